@@ -1,0 +1,11 @@
+_base_ = [
+    'mmseg::_base_/datasets/ade20k.py',
+    '../pipelines/resize-384x384.py',
+]
+crop_size = _base_.train_size
+tta_pipeline = _base_.pipelines.tta
+train_dataloader = dict(
+    batch_size=16, dataset=dict(pipeline=_base_.pipelines.train)
+)
+val_dataloader = dict(dataset=dict(pipeline=_base_.pipelines.test))
+test_dataloader = val_dataloader

@@ -1,0 +1,11 @@
+_base_ = [
+    '../_base_/models/deeplabv3plus_seresnext50-d8.py',
+    '../_base_/datasets/mapillary_v1_720x720.py',
+    'mmseg::_base_/default_runtime.py',
+    '../_base_/schedules/adamw_80k.py',
+    '../_base_/margin.py',
+]
+model = dict(
+    data_preprocessor=dict(size=_base_.crop_size),
+    decode_head=dict(num_classes=66),
+)

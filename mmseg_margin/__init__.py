@@ -1,0 +1,32 @@
+"""Distribution-aware margin calibration for MMSegmentation.
+
+``import mmseg_margin`` registers everything with MMSegmentation. Without
+MMSegmentation only :mod:`mmseg_margin.functional` can be used.
+"""
+
+from .compat import INSTALL_HINT, has_mmseg, let_configs_inherit_from_mmseg
+from .version import __version__
+
+__all__ = ['__version__']
+
+if has_mmseg():
+    let_configs_inherit_from_mmseg()
+
+    from . import datasets, evaluation, models
+    from .hooks import ClassStatsHook
+    from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
+    from .stats import ClassStats
+
+    __all__ += [
+        'ClassStats',
+        'ClassStatsHook',
+        'MarginCalibrationLoss',
+        'WeightedCrossEntropyLoss',
+        'datasets',
+        'evaluation',
+        'models',
+    ]
+else:
+
+    def __getattr__(name: str) -> object:
+        raise ImportError(f'mmseg_margin.{name} is not there. {INSTALL_HINT}')

@@ -1,0 +1,105 @@
+"""What the flags of ``tools/test.py`` change in a config."""
+
+import inspect
+from pathlib import Path
+
+from mmengine.config import Config
+from mmseg.registry import METRICS
+
+from .pipelines import registered_name
+
+METRIC_CHOICES = ('tail', 'bound', 'gap', 'cityscapes')
+
+
+def check_test(cfg: Config) -> None:
+    """Stop early if there is nothing to test, or no checkpoint."""
+    if cfg.get('test_dataloader') is None or cfg.get('test_evaluator') is None:
+        raise ValueError(
+            'The config has no test_dataloader or no test_evaluator: add '
+            'them, for example test_dataloader = val_dataloader.'
+        )
+    is_url = '://' in cfg.load_from
+    if not is_url and not Path(cfg.load_from).is_file():
+        raise FileNotFoundError(
+            f'The checkpoint {cfg.load_from} does not exist: give the path '
+            'to a .pth file, for example from the work dir of a training.'
+        )
+
+
+def metric_configs(cfg: Config) -> list[dict]:
+    """The test evaluator as a list, which is also put into ``cfg``."""
+    evaluator = cfg.test_evaluator
+    cfg.test_evaluator = (
+        evaluator if isinstance(evaluator, list) else [evaluator]
+    )
+    return cfg.test_evaluator
+
+
+def add_hook(cfg: Config, name: str) -> None:
+    """Append a hook of ours, unless the config has it already."""
+    hooks = list(cfg.get('custom_hooks') or [])
+    if name not in map(registered_name, hooks):
+        cfg.custom_hooks = [*hooks, {'type': name}]
+
+
+def add_metrics(cfg: Config, choices: list[str]) -> None:
+    """Measure more than the config says, on any config.
+
+    Args:
+        cfg: Changed in place.
+        choices: ``'tail'`` turns IoUMetric into TailIoUMetric, ``'bound'``
+            adds MarginBoundMetric, ``'gap'`` adds it and its figures on the
+            training set, ``'cityscapes'`` adds CityscapesScoresMetric.
+    """
+    metrics = metric_configs(cfg)
+    present = {registered_name(metric) for metric in metrics}
+    if 'tail' in choices:
+        for metric in metrics:
+            if registered_name(metric) == 'IoUMetric':
+                metric['type'] = 'TailIoUMetric'
+    wanted = []
+    if {'bound', 'gap'} & {*choices}:
+        wanted.append('MarginBoundMetric')
+    if 'cityscapes' in choices:
+        wanted.append('CityscapesScoresMetric')
+    metrics += [{'type': name} for name in wanted if name not in present]
+    if 'gap' in choices:
+        add_hook(cfg, 'GeneralisationGapHook')
+
+
+def keep_predictions(cfg: Config, output_dir: str) -> None:
+    """Let the first metric that can write predictions write them."""
+    for metric in metric_configs(cfg):
+        kind = metric['type']
+        built = METRICS.get(kind) if isinstance(kind, str) else kind
+        parameters = inspect.signature(built.__init__).parameters
+        if issubclass(built, METRICS.get('IoUMetric')) or (
+            'output_dir' in parameters
+        ):
+            metric['output_dir'] = output_dir
+            # Without it upstream's CityscapesMetric removes the folder.
+            if 'keep_results' in parameters:
+                metric['keep_results'] = True
+            return
+    raise ValueError(
+        f'--out {output_dir}: no metric in test_evaluator writes predictions; '
+        'add one, for example IoUMetric.'
+    )
+
+
+def show_predictions(
+    cfg: Config, show: bool, show_dir: str | None, wait_time: float
+) -> None:
+    """Let upstream's visualisation hook draw every prediction."""
+    hook = (cfg.get('default_hooks') or {}).get('visualization')
+    if hook is None:
+        raise ValueError(
+            '--show and --show-dir need default_hooks.visualization='
+            "dict(type='SegVisualizationHook') in the config."
+        )
+    hook['draw'] = True
+    if show:
+        hook['show'] = True
+        hook['wait_time'] = wait_time
+    if show_dir:
+        cfg.visualizer['save_dir'] = show_dir

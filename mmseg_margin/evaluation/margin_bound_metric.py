@@ -1,0 +1,157 @@
+"""The IoU lower bound of the paper on any labelled split."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from mmengine.dist import get_dist_info
+from mmengine.evaluator import BaseMetric
+from mmengine.logging import MMLogger
+from mmseg.registry import METRICS
+from prettytable import PrettyTable
+from torch import Tensor
+
+from mmseg_margin.functional import margin_offsets
+
+from .class_counts import CountsSource, TakesClassCounts
+from .margin_sums import bound_scores, class_gaps, margin_sums
+
+
+@METRICS.register_module()
+class MarginBoundMetric(TakesClassCounts, BaseMetric):
+    """IoU, its lower bound (Eq. 11), and how many pixels are in between.
+
+    Logs a table over the classes (kept in ``class_scores``, as fractions) and
+    gives the means in percent: ``mIoU``, ``mIoU_bound``, ``inside`` (pixels
+    on the right side of a class by less than its offset) and ``eps`` of
+    Theorem 1, where it is defined. Memory does not depend on the number of
+    images.
+
+    Args:
+        tau: As in the loss.
+        upsilon: As in the loss.
+        class_counts: Labelled pixels of the training set: a list or the path
+            to a ClassStats JSON. None: a hook gives them.
+        complexity: ``F`` of Theorem 1. With Algorithm 1's offsets eps is
+            defined for F < tau / (4 K) only. None: no eps.
+        absent_class: As in the loss.
+        ignore_index: Label that is not evaluated.
+
+    Example:
+        >>> test_evaluator = [
+        ...     dict(type='IoUMetric', iou_metrics=['mIoU']),
+        ...     dict(type='MarginBoundMetric', tau=10, upsilon=1)]
+    """
+
+    default_prefix = 'margin'
+
+    def __init__(
+        self,
+        tau: float = 10.0,
+        upsilon: float = 1.0,
+        class_counts: CountsSource = None,
+        complexity: float | None = None,
+        absent_class: str = 'error',
+        ignore_index: int = 255,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tau = tau
+        self.upsilon = upsilon
+        self.complexity = complexity
+        self.absent_class = absent_class
+        self.ignore_index = ignore_index
+        self.class_scores: dict[str, np.ndarray] = {}
+        self.read_class_counts(class_counts)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every image."""
+        self._sums: Tensor | float = 0.0
+        self._last: Tensor | float = 0.0
+        self._num_images = 0
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """Names of the K classes of the evaluated data set."""
+        return (self.dataset_meta or {})['classes']
+
+    def offsets(self) -> tuple[np.ndarray, np.ndarray]:
+        """``rho_0k`` and ``rho_k0`` of the training set, each (K,)."""
+        return margin_offsets(
+            self.counts_of(len(self.class_names)),
+            self.tau,
+            self.upsilon,
+            self.absent_class,
+            self.class_names,
+        )
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        """Add the sums of each image's scores, (K, H, W)."""
+        offsets = [torch.tensor(rho) for rho in self.offsets()]
+        for sample in data_samples:
+            scores = sample['seg_logits']['data'].float()
+            labels = sample['gt_sem_seg']['data'].squeeze(0).to(scores.device)
+            kept = labels != self.ignore_index
+            scores, labels = scores[:, kept], labels[kept]
+            self._check(scores, labels)
+            sums = margin_sums(
+                scores, labels, *(rho.to(scores) for rho in offsets)
+            ).cpu()
+            self._sums = self._sums + self._last
+            self._last = sums
+            self._num_images += 1
+
+    def _check(self, scores: Tensor, labels: Tensor) -> None:
+        num_classes = len(self.class_names)
+        if len(scores) != num_classes:
+            raise ValueError(
+                f'MarginBoundMetric needs a score for each of the '
+                f'{num_classes} classes, got {len(scores)}: a head with one '
+                'sigmoid output has no margin between classes.'
+            )
+        if labels.numel() and labels.max() >= num_classes:
+            raise ValueError(
+                f'Label {int(labels.max())} is neither one of the '
+                f'{num_classes} classes nor ignore_index='
+                f'{self.ignore_index}: check the label mapping.'
+            )
+
+    def evaluate(self, size: int) -> dict:
+        """Scores of the ``size`` images of the data set, over all ranks."""
+        rank, world_size = get_dist_info()
+        # To give every rank as many images, the sampler repeats some: at
+        # most one a rank, always its last, and at a position past the end.
+        repeated = (self._num_images - 1) * world_size + rank >= size
+        last = 0.0 if repeated else self._last
+        self.results = [self._sums + last]
+        self.reset()
+        return super().evaluate(world_size)
+
+    def compute_metrics(self, results: list[Tensor]) -> dict[str, float]:
+        """Means over the classes, in percent, from the sums of each rank."""
+        table = bound_scores(sum(results, torch.zeros(())))
+        means = {
+            'mIoU': np.nanmean(table['iou']),
+            'mIoU_bound': np.nanmean(table['bound']),
+            'inside': table['inside'].mean(),
+        }
+        if self.complexity is not None:
+            counts = self.counts_of(len(self.class_names))
+            offsets = self.offsets()
+            table['eps'] = class_gaps(counts, *offsets, self.complexity)
+            if np.isfinite(table['eps']).all():
+                means['eps'] = table['eps'].mean()
+        self.class_scores = table
+        self._log_table(table)
+        return {name: float(100 * value) for name, value in means.items()}
+
+    def _log_table(self, scores: dict[str, np.ndarray]) -> None:
+        table = PrettyTable()
+        table.add_column('Class', list(self.class_names))
+        for name, values in scores.items():
+            table.add_column(name, [f'{100 * value:.4f}' for value in values])
+        MMLogger.get_current_instance().info(
+            f'margin bound (%), tau={self.tau}, upsilon={self.upsilon}:\n'
+            f'{table.get_string()}'
+        )

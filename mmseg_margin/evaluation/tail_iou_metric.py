@@ -1,0 +1,69 @@
+"""mIoU of the head, the middle and the tail of the class distribution."""
+
+import numpy as np
+import torch
+from mmengine.logging import MMLogger
+from mmseg.evaluation import IoUMetric
+from mmseg.registry import METRICS
+from numpy.typing import ArrayLike, NDArray
+
+from .class_counts import CountsSource, TakesClassCounts
+
+
+def split_by_frequency(class_counts: ArrayLike) -> dict[str, NDArray]:
+    """Class indices of ``head``, ``middle`` and ``tail``.
+
+    Classes are ranked by their pixels; the first third is the head and the
+    last third the tail, each rounded to the nearest whole number.
+
+    Example:
+        >>> split_by_frequency([912, 49, 14, 16, 8])['tail'].tolist()
+        [2, 4]
+    """
+    ranked = np.argsort(-np.asarray(class_counts, np.float64), kind='stable')
+    third = round(len(ranked) / 3)
+    cuts = [third, len(ranked) - third]
+    names = ('head', 'middle', 'tail')
+    return dict(zip(names, np.split(ranked, cuts), strict=True))
+
+
+@METRICS.register_module()
+class TailIoUMetric(TakesClassCounts, IoUMetric):
+    """Upstream's IoUMetric with ``mIoU_head``, ``_middle`` and ``_tail``.
+
+    Without class counts it warns and gives what IoUMetric gives.
+
+    Args:
+        class_counts: Labelled pixels of the training set: a list or the path
+            to a ClassStats JSON. None: a hook gives them.
+        kwargs: Those of IoUMetric.
+
+    Example:
+        >>> val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
+    """
+
+    def __init__(self, class_counts: CountsSource = None, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.read_class_counts(class_counts)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        """Upstream's metrics and, in percent, the mIoU of each third."""
+        metrics = super().compute_metrics(results)
+        if self.format_only:
+            return metrics
+        if self.class_counts is None:
+            MMLogger.get_current_instance().warning(
+                'TailIoUMetric has no class counts of the training set, so '
+                'head, middle and tail are left out: give class_counts= or '
+                "add dict(type='TrainingCountsHook') to custom_hooks."
+            )
+            return metrics
+        intersect, union = (
+            torch.stack([areas[i] for areas in results]).sum(0) for i in (0, 1)
+        )
+        iou = (100 * intersect / union).numpy()
+        thirds = split_by_frequency(self.counts_of(len(iou)))
+        for name, members in thirds.items():
+            if np.isfinite(iou[members]).any():
+                metrics[f'mIoU_{name}'] = np.round(np.nanmean(iou[members]), 2)
+        return metrics

@@ -1,0 +1,90 @@
+"""Class counts of the training set for metrics, in training and in tests."""
+
+from typing import Any
+
+from mmengine.evaluator import Evaluator
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+from mmseg.registry import DATASETS, HOOKS
+
+from mmseg_margin.stats import (
+    ClassStats,
+    DataSetError,
+    LabelRange,
+    StatsCache,
+    collect_stats,
+    heads_of_model,
+    ignore_index_of,
+)
+
+
+@HOOKS.register_module()
+class TrainingCountsHook(Hook):
+    """Gives the training set's class counts to every metric without them.
+
+    In this order: the statistics of a ClassStatsHook of this run, those in
+    the loaded checkpoint, the cache or a scan of the training set's labels.
+
+    Args:
+        cache_dir: As in ClassStatsHook.
+
+    Example:
+        >>> custom_hooks = [dict(type='TrainingCountsHook')]
+    """
+
+    def __init__(self, cache_dir: str | None = None) -> None:
+        self.cache = StatsCache(cache_dir)
+        self._loaded: ClassStats | None = None
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Remember the statistics that the training has left."""
+        found = (checkpoint.get('meta') or {}).get('class_stats')
+        try:
+            self._loaded = ClassStats.from_dict(found) if found else None
+        except ValueError as error:
+            runner.logger.warning(
+                f'The class statistics of the checkpoint are not used: {error}'
+            )
+
+    def before_val_epoch(self, runner: Runner) -> None:
+        """Serve the metrics of a validation."""
+        self._serve(runner, runner.val_loop.evaluator)
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        """Serve the metrics of a test."""
+        self._serve(runner, runner.test_loop.evaluator)
+
+    def _serve(self, runner: Runner, evaluator: Evaluator) -> None:
+        metrics = [
+            metric
+            for metric in evaluator.metrics
+            if getattr(metric, 'needs_class_counts', False)
+        ]
+        if not metrics:
+            return
+        classes = list((evaluator.dataset_meta or {}).get('classes', ()))
+        stats = self._known(runner, classes) or self._count(runner)
+        if stats is not None:
+            for metric in metrics:
+                metric.set_class_counts(stats.counts)
+
+    def _known(self, runner: Runner, classes: list[str]) -> ClassStats | None:
+        of_hooks = [getattr(hook, 'stats', None) for hook in runner.hooks]
+        for stats in (*of_hooks, self._loaded):
+            if isinstance(stats, ClassStats) and stats.classes == classes:
+                return stats
+        return None
+
+    def _count(self, runner: Runner) -> ClassStats | None:
+        try:
+            dataset: Any = DATASETS.build(runner.cfg.train_dataloader.dataset)
+            heads = heads_of_model(runner.model)
+            labels = LabelRange(None, ignore_index_of(heads, dataset))
+            return collect_stats(dataset, labels, self.cache).stats
+        # mmseg asserts that an ann_file exists.
+        except (OSError, AssertionError, DataSetError) as error:
+            runner.logger.warning(
+                'The class counts of the training set are not known, because '
+                f'the checkpoint has none and its labels are missing: {error}'
+            )
+            return None

@@ -1,0 +1,124 @@
+"""Test-time augmentation: the paper's rows 'flip' and 'flip and multi-scale'.
+
+Both are derived from the plain test pipeline, so that every data set has
+them, with the views at the size (or multiples of the size) of the plain test.
+"""
+
+import copy
+from collections.abc import Sequence
+
+from mmengine.config import Config
+from mmengine.structures import PixelData
+from mmseg.models import SegTTAModel
+from mmseg.registry import MODELS
+from mmseg.structures import SegDataSample
+from torch import Tensor
+
+from .pipelines import loads_annotations, plain_datasets, registered_name
+
+MODES = ('flip', 'ms-flip')
+RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
+FLIPS = [
+    {'type': 'RandomFlip', 'prob': prob, 'direction': 'horizontal'}
+    for prob in (0.0, 1.0)
+]
+
+
+def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
+    """The plain test pipeline with the views of ``mode`` in it.
+
+    Labels are loaded after the flips, because every view's scores are turned
+    back before they are compared with them.
+    """
+    if mode not in MODES:
+        raise ValueError(f'tta={mode!r} is not one of {MODES}.')
+    load, *steps = copy.deepcopy(list(test_pipeline))
+    pack = steps.pop()
+    labels = [[step] for step in steps if loads_annotations(step)]
+    views = [[step] for step in steps if not loads_annotations(step)]
+    if mode == 'ms-flip':
+        views = _multi_scale(views)
+    transforms = [*views, copy.deepcopy(FLIPS), *labels, [pack]]
+    return [load, {'type': 'TestTimeAug', 'transforms': transforms}]
+
+
+def _multi_scale(views: list[list[dict]]) -> list[list[dict]]:
+    """Spread the resizing step, or a new one, over the ratios."""
+    for index, (step,) in enumerate(views):
+        if 'Resize' in registered_name(step) and 'scale' in step:
+            scaled = [
+                dict(step, scale=_scaled(step['scale'], ratio))
+                for ratio in RATIOS
+            ]
+            return [*views[:index], scaled, *views[index + 1 :]]
+    resize = [
+        {'type': 'Resize', 'scale_factor': ratio, 'keep_ratio': True}
+        for ratio in RATIOS
+    ]
+    return [resize, *views]
+
+
+def _scaled(scale: int | Sequence[int], ratio: float) -> int | tuple[int, ...]:
+    if isinstance(scale, int):
+        return round(scale * ratio)
+    return tuple(round(side * ratio) for side in scale)
+
+
+def use_tta(cfg: Config, mode: str) -> None:
+    """Let ``cfg`` be tested with the views of ``mode``, in place.
+
+    A config's own ``tta_pipeline`` is taken for ``'ms-flip'``, so that the
+    figures are those of upstream's ``--tta``.
+    """
+    own = cfg.get('tta_pipeline') if mode == 'ms-flip' else None
+    for dataset in plain_datasets(cfg.test_dataloader.dataset):
+        dataset.pipeline = own or tta_pipeline(dataset.pipeline, mode)
+    wrapper = cfg.get('tta_model') or {'type': 'SegTTAModel'}
+    if registered_name(wrapper) == 'SegTTAModel':
+        wrapper = dict(wrapper, type='ScoreTTAModel')
+    cfg.model = dict(wrapper, module=cfg.model)
+
+
+@MODELS.register_module()
+class ScoreTTAModel(SegTTAModel):
+    """Predicts as upstream's ``SegTTAModel`` and keeps the merged scores.
+
+    The score of a class is the logarithm of its mean probability over the
+    views: the arg max is the prediction, and with one view the margins are
+    those of the logits. Views are added up one at a time, so memory does not
+    grow with their number. A sigmoid head's scores are probabilities already.
+
+    Example:
+        >>> tta_model = dict(type='ScoreTTAModel')
+    """
+
+    def test_step(self, data: dict) -> list[SegDataSample]:
+        """Predict images whose views are ``data[key][view][image]``."""
+        num_views = len(data['inputs'])
+        first = self._predict_view(data, 0)
+        totals = [self._probabilities(sample) for sample in first]
+        for view in range(1, num_views):
+            for total, sample in zip(
+                totals, self._predict_view(data, view), strict=True
+            ):
+                total += self._probabilities(sample)
+        for sample, total in zip(first, totals, strict=True):
+            self._set_prediction(sample, total / num_views)
+        return first
+
+    def _predict_view(self, data: dict, view: int) -> list[SegDataSample]:
+        inputs = {key: values[view] for key, values in data.items()}
+        return self.module.test_step(inputs)
+
+    def _probabilities(self, sample: SegDataSample) -> Tensor:
+        scores = sample.seg_logits.data
+        return scores.softmax(dim=0) if len(scores) > 1 else scores.clone()
+
+    def _set_prediction(self, sample: SegDataSample, mean: Tensor) -> None:
+        if len(mean) > 1:
+            prediction, scores = mean.argmax(dim=0, keepdim=True), mean.log()
+        else:
+            threshold = self.module.decode_head.threshold
+            prediction, scores = (mean > threshold).to(mean), mean
+        sample.pred_sem_seg = PixelData(data=prediction)
+        sample.seg_logits = PixelData(data=scores)

@@ -1,0 +1,36 @@
+"""The mathematics: torch and numpy only, no MMSegmentation needed."""
+
+from .backend import choose_backend
+from .loss import margin_calibration_loss, pixel_calibration_loss
+from .margins import (
+    ABSENT_CLASS_POLICIES,
+    MarginOffsets,
+    generalisation_gap,
+    margin_offsets,
+    margin_ratios,
+    optimal_rho_0k,
+)
+from .objective import (
+    calibrated_log_loss,
+    iou_lower_bound,
+    pixel_margins,
+    reference_loss,
+    rho_margin_loss,
+)
+
+__all__ = [
+    'ABSENT_CLASS_POLICIES',
+    'MarginOffsets',
+    'calibrated_log_loss',
+    'choose_backend',
+    'generalisation_gap',
+    'iou_lower_bound',
+    'margin_calibration_loss',
+    'margin_offsets',
+    'margin_ratios',
+    'optimal_rho_0k',
+    'pixel_calibration_loss',
+    'pixel_margins',
+    'reference_loss',
+    'rho_margin_loss',
+]

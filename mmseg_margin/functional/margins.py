@@ -1,0 +1,167 @@
+"""Algorithm 1 and Theorem 1: everything that follows from the class counts.
+
+``N_k`` is the number of labelled pixels of class k in the training set, each
+annotation file counted once at its stored resolution, and ``N = sum_k N_k``.
+The offsets are not scale-invariant: doubling every count scales ``rho_0k`` by
+``1/sqrt(2)``, so what is counted is part of the method.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+ABSENT_CLASS_POLICIES = ('error', 'zero', 'max')
+
+
+class MarginOffsets(NamedTuple):
+    """``rho_0k`` widens the background side of class k, ``rho_k0`` its own."""
+
+    rho_0k: Array
+    rho_k0: Array
+
+
+def margin_offsets(
+    class_counts: ArrayLike,
+    tau: float = 10.0,
+    upsilon: float = 1.0,
+    absent_class: str = 'error',
+    class_names: Sequence[str] | None = None,
+) -> MarginOffsets:
+    """Algorithm 1: the margin-offsets of K classes.
+
+    Args:
+        class_counts: ``N_k``, shape (K,).
+        tau: Scale of ``rho_0k``.
+        upsilon: Scale of the ratio ``mu_k``; larger makes ``rho_k0`` smaller.
+        absent_class: What becomes of a class without a pixel, whose
+            ``rho_0k`` would be infinite: ``'error'``, ``'zero'`` (no offset)
+            or ``'max'`` (the largest ``rho_0k`` of the present classes). Its
+            ``rho_k0`` is never used and is 0.
+        class_names: Names for the error messages.
+
+    Example:
+        >>> rho_0k, rho_k0 = margin_offsets([900, 100], tau=10)
+        >>> [round(float(rho), 6) for rho in rho_0k]
+        [0.111111, 3.0]
+    """
+    _check_positive('tau', tau)
+    if absent_class not in ABSENT_CLASS_POLICIES:
+        raise ValueError(
+            f'absent_class={absent_class!r} is not one of '
+            f'{ABSENT_CLASS_POLICIES}.'
+        )
+    counts = _as_counts(class_counts)
+    present = counts > 0
+    if absent_class == 'error' and not present.all():
+        raise ValueError(
+            f'{_name_classes(~present, class_names)} has no labelled pixel, '
+            'so its margin-offset is infinite: take it out of the classes, '
+            "add images that show it, or set absent_class='zero' or 'max'."
+        )
+    background = counts.sum() - counts
+    rho_0k = np.zeros_like(counts)
+    rho_0k[present] = tau * np.sqrt(background[present]) / counts[present]
+    rho_k0 = margin_ratios(counts, upsilon, class_names) * rho_0k
+    if absent_class == 'max':
+        rho_0k[~present] = rho_0k.max()
+    return MarginOffsets(rho_0k, rho_k0)
+
+
+def margin_ratios(
+    class_counts: ArrayLike,
+    upsilon: float = 1.0,
+    class_names: Sequence[str] | None = None,
+) -> Array:
+    """``mu_k = rho_k0 / rho_0k`` of Corollary 1; 0 for an absent class."""
+    _check_positive('upsilon', upsilon)
+    counts = _as_counts(class_counts)
+    total = counts.sum()
+    background = total - counts
+    share = counts / total
+    if (background == 0).any():
+        raise ValueError(
+            f'{_name_classes(background == 0, class_names)} holds every '
+            'labelled pixel, so there is no margin to calibrate: check the '
+            'label mapping, or train with cross-entropy.'
+        )
+    denominator = upsilon * background - share * np.sqrt(background)
+    if (denominator <= 0).any():
+        smallest = (share / np.sqrt(background)).max()
+        raise ValueError(
+            f'upsilon={upsilon} makes mu_k of '
+            f'{_name_classes(denominator <= 0, class_names)} infinite or '
+            f'negative: choose upsilon above {smallest:.3g}.'
+        )
+    return share * np.sqrt(counts) / denominator
+
+
+def generalisation_gap(
+    class_counts: ArrayLike,
+    rho_0k: ArrayLike,
+    rho_k0: ArrayLike,
+    complexity: float,
+) -> float:
+    """Theorem 1 (Eq. 14): eps of ``mIoU >= mIoU_bar - eps``.
+
+    Args:
+        class_counts: ``N_k``, shape (K,), all positive.
+        rho_0k: Shape (K,).
+        rho_k0: Shape (K,).
+        complexity: ``F``, the complexity of the model.
+
+    Returns:
+        eps, or nan where the theorem says nothing: a denominator that is not
+        positive because the offsets are too small for this complexity.
+    """
+    _check_positive('complexity', complexity)
+    counts = _as_counts(class_counts)
+    rho_0k = np.asarray(rho_0k, dtype=np.float64)
+    mu = np.asarray(rho_k0, dtype=np.float64) / rho_0k
+    num_classes = len(counts)
+    root = np.sqrt(counts.sum() - counts)
+    denominator = counts * rho_0k / (4 * num_classes * complexity) - root
+    if not (denominator > 0).all():
+        return float('nan')
+    return float(np.mean((root + np.sqrt(counts) / mu) / denominator))
+
+
+def optimal_rho_0k(class_counts: ArrayLike, total: float) -> Array:
+    """Corollary 1: the ``rho_0k`` of a given sum that minimise Theorem 1."""
+    _check_positive('total', total)
+    rho_0k = margin_offsets(class_counts, tau=1.0).rho_0k
+    return rho_0k * (total / rho_0k.sum())
+
+
+def _as_counts(class_counts: ArrayLike) -> Array:
+    counts = np.asarray(class_counts, dtype=np.float64)
+    if counts.ndim != 1 or len(counts) < 2:
+        raise ValueError(
+            'class_counts must be one count for each of at least two '
+            f'classes, got shape {counts.shape}.'
+        )
+    if not np.isfinite(counts).all() or (counts < 0).any():
+        raise ValueError(
+            'class_counts must be finite and not negative, got '
+            f'{counts[~(np.isfinite(counts) & (counts >= 0))].tolist()}.'
+        )
+    if counts.sum() == 0:
+        raise ValueError(
+            'class_counts are all zero: no labelled pixel was counted; '
+            'check the annotation files and ignore_index.'
+        )
+    return counts
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f'{name} must be positive and finite, got {value}.')
+
+
+def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:
+    indices = np.flatnonzero(mask).tolist()
+    if names is None:
+        return 'class ' + ', '.join(str(index) for index in indices)
+    return 'class ' + ', '.join(f'{i} ({names[i]})' for i in indices)

@@ -1,0 +1,76 @@
+"""Algorithm 2 and its parts as the paper writes them, for people and tests.
+
+Everything here is plain differentiable torch; training uses the fused version
+of :mod:`mmseg_margin.functional.loss`, which gives the same numbers.
+Scores are (N, K, ...), labels (N, ...), offsets (K,).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def pixel_margins(scores: Tensor) -> Tensor:
+    """Eq. 8: ``lambda_ik = s_ik - max_{j != k} s_ij``, (N, K, ...)."""
+    num_classes = scores.shape[1]
+    margins = []
+    for k in range(num_classes):
+        others = [j for j in range(num_classes) if j != k]
+        margins.append(scores[:, k] - scores[:, others].amax(dim=1))
+    return torch.stack(margins, dim=1)
+
+
+def rho_margin_loss(margin: Tensor, rho: Tensor | float) -> Tensor:
+    """Eq. 9: ``phi_rho(l) = min(1, max(0, 1 - l / rho))``."""
+    return (1 - margin / rho).clamp(0, 1)
+
+
+def calibrated_log_loss(
+    margin: Tensor, rho: Tensor | float, log_base: float = 2.0
+) -> Tensor:
+    """``varphi_rho(l) = log_b(1 + b^(rho - l))``, 1 at ``l = rho``, >= phi."""
+    scale = math.log(log_base)
+    return torch.nn.functional.softplus(scale * (rho - margin)) / scale
+
+
+def iou_lower_bound(
+    share: Tensor, false_negative: Tensor, false_positive: Tensor
+) -> Tensor:
+    """Eq. 11: ``(P_k - l_k0) / (P_k + l_0k)``; with the 0-1 rates, the IoU."""
+    return (share - false_negative) / (share + false_positive)
+
+
+def reference_loss(
+    scores: Tensor,
+    labels: Tensor,
+    rho_0k: Tensor,
+    rho_k0: Tensor,
+    pos_weight: float = 1.0,
+    log_base: float = 2.0,
+    form: str = 'paper',
+    ignore_index: int = 255,
+) -> Tensor:
+    """Algorithm 2 and Eq. 16: the mean over the labelled pixels."""
+    labelled = labels != ignore_index
+    margins = pixel_margins(scores)
+    loss = scores.new_zeros(())
+    for k in range(scores.shape[1]):
+        own, other = labels == k, labelled & (labels != k)
+        if form == 'paper':
+            background = margins[:, k][other]
+        else:
+            label = labels.clamp(0, scores.shape[1] - 1).unsqueeze(1)
+            own_score = scores.gather(1, label).squeeze(1)
+            background = (scores[:, k] - own_score)[other]
+        loss = (
+            loss
+            + pos_weight
+            * calibrated_log_loss(
+                margins[:, k][own], rho_k0[k], log_base
+            ).sum()
+        )
+        loss = (
+            loss + calibrated_log_loss(-background, rho_0k[k], log_base).sum()
+        )
+    return loss / labelled.sum()

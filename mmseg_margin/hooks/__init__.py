@@ -1,0 +1,5 @@
+"""Hooks, registered with MMSegmentation."""
+
+from .class_stats_hook import ClassStatsHook
+
+__all__ = ['ClassStatsHook']

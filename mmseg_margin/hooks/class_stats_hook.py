@@ -1,0 +1,147 @@
+"""ClassStatsHook: label statistics and label check before the training."""
+
+import logging
+from typing import Any
+
+from mmengine.hooks import Hook
+from mmengine.logging import print_log
+from mmseg.registry import HOOKS
+
+from mmseg_margin.stats import (
+    ClassStats,
+    DataSetError,
+    LabelRange,
+    StatsCache,
+    check_weight_method,
+    collect_stats,
+    format_table,
+    heads_of_model,
+    ignore_index_of,
+    inspect,
+)
+
+from .handover import (
+    hand_over_class_weights,
+    hand_over_stats,
+    load_training_states,
+    margin_settings,
+    training_states,
+)
+
+STATS_KEY = 'class_stats'
+STATE_KEY = 'margin_state'
+ON_PROBLEM = ('error', 'warn')
+
+
+@HOOKS.register_module()
+class ClassStatsHook(Hook):
+    """Counts the labels of the training set and hands them to the losses.
+
+    Before the first iteration every annotation file is read once (or the
+    result of an earlier scan is taken), bad labels are reported, and the
+    counts go to every loss that accepts them. The statistics are kept in the
+    checkpoint, so that resuming needs no scan.
+
+    Args:
+        cache_dir: Folder of earlier results; None for the user's own,
+            ``~/.cache/mmseg_margin/class_stats``.
+        use_cache: Whether to keep results on disk at all.
+        class_weight: Also set the class weights of mmseg's
+            ``CrossEntropyLoss``: ``'inverse'``, ``'median'`` or
+            ``'effective'``.
+        num_threads: Threads of each rank; by default the cores there are.
+        rare_share: Share of the labelled pixels below which a class is
+            reported as very rare.
+        on_problem: ``'error'`` stops before the first iteration, ``'warn'``
+            trains nevertheless.
+
+    Example:
+        >>> custom_hooks = [dict(type='ClassStatsHook')]
+    """
+
+    def __init__(
+        self,
+        cache_dir: str | None = None,
+        use_cache: bool = True,
+        class_weight: str | None = None,
+        num_threads: int | None = None,
+        rare_share: float = 1e-4,
+        on_problem: str = 'error',
+    ) -> None:
+        if class_weight is not None:
+            check_weight_method('class_weight', class_weight)
+        if on_problem not in ON_PROBLEM:
+            raise ValueError(
+                f'on_problem={on_problem!r} is not one of {ON_PROBLEM}.'
+            )
+        self.cache = StatsCache(cache_dir) if use_cache else None
+        self.class_weight = class_weight
+        self.num_threads = num_threads
+        self.rare_share = rare_share
+        self.on_problem = on_problem
+        self.stats: ClassStats | None = None
+        self._loaded_meta: dict[str, Any] = {}
+
+    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        """Remember what a checkpoint holds until it is known to be ours."""
+        meta = checkpoint.get('meta') or {}
+        self._loaded_meta = {
+            key: meta[key] for key in (STATS_KEY, STATE_KEY) if key in meta
+        }
+
+    def before_train(self, runner: Any) -> None:
+        """Scan, check, report, and hand the statistics over."""
+        # mmengine calls after_load_checkpoint for fine-tuning too, where the
+        # checkpoint's data set is another one; only resuming has iterations.
+        meta = self._loaded_meta if runner.iter > 0 else {}
+        dataset, model = runner.train_dataloader.dataset, runner.model
+        heads = heads_of_model(model)
+        collected = collect_stats(
+            dataset,
+            LabelRange(
+                heads[0].num_classes if heads else None,
+                ignore_index_of(heads, dataset),
+            ),
+            self.cache,
+            _read_stats(meta.get(STATS_KEY)),
+            self.num_threads,
+        )
+        report = inspect(collected, dataset, heads, self.rare_share)
+        if report.errors and self.on_problem == 'error':
+            raise DataSetError(str(report))
+        if report.errors or report.warnings:
+            runner.logger.warning(str(report))
+        self.stats = collected.stats
+        self._hand_over(model, collected.stats)
+        load_training_states(model, meta.get(STATE_KEY, {}))
+
+    def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        """Keep the statistics and the running state of the losses."""
+        if self.stats is not None:
+            checkpoint['meta'][STATS_KEY] = self.stats.to_dict()
+            checkpoint['meta'][STATE_KEY] = training_states(runner.model)
+
+    def _hand_over(self, model: Any, stats: ClassStats) -> None:
+        receivers = hand_over_stats(model, stats)
+        weights = None
+        if self.class_weight is not None:
+            weights = stats.class_weights(self.class_weight)
+            hand_over_class_weights(model, weights)
+        settings = margin_settings(receivers)
+        table = format_table(stats, **settings, weights=weights)
+        print_log(table, logger='current')
+
+
+def _read_stats(data: object) -> ClassStats | None:
+    """Statistics from a checkpoint, unless they are damaged."""
+    if data is None:
+        return None
+    try:
+        return ClassStats.from_dict(data)
+    except ValueError as error:
+        print_log(
+            f'The label statistics of the checkpoint are not used: {error}',
+            logger='current',
+            level=logging.WARNING,
+        )
+        return None

@@ -1,0 +1,101 @@
+"""What passes between the hook and the losses of a model.
+
+Losses are found by what they can do, under any wrapper: ``set_class_stats``
+or ``set_class_counts`` to receive statistics, ``training_state`` and
+``load_training_state`` to survive a resume.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mmengine.logging import print_log
+from mmseg.models.losses import CrossEntropyLoss
+from torch import nn
+
+from mmseg_margin.losses.weighted_cross_entropy_loss import (
+    weighted_cross_entropy,
+)
+from mmseg_margin.stats import ClassStats
+
+WRAPPER_NAMES = ('module', '_orig_mod', '_fsdp_wrapped_module')
+
+
+def hand_over_stats(model: nn.Module, stats: ClassStats) -> list[Any]:
+    """Give every module that accepts them the statistics; returns those."""
+    receivers = []
+    for _, module in _modules(model):
+        if callable(getattr(module, 'set_class_stats', None)):
+            module.set_class_stats(stats)
+        elif callable(getattr(module, 'set_class_counts', None)):
+            module.set_class_counts(stats.counts)
+        else:
+            continue
+        receivers.append(module)
+    return receivers
+
+
+def hand_over_class_weights(
+    model: nn.Module, weights: Sequence[float]
+) -> None:
+    """Set the class weights of mmseg's softmax cross-entropy losses.
+
+    mmseg's own function fails on ignored pixels once there are weights (in
+    some versions only with ``avg_non_ignore=True``), so it is replaced in
+    these losses by one that takes the same arguments.
+    """
+    for name, module in _modules(model):
+        if not isinstance(module, CrossEntropyLoss):
+            continue
+        if module.use_sigmoid or module.use_mask:
+            _warn(f'{name} is not a softmax cross-entropy')
+        elif _has_own_weights(module):
+            _warn(f'{name} has a class_weight of its own')
+        else:
+            module.class_weight = list(weights)
+            module.cls_criterion = weighted_cross_entropy
+
+
+def margin_settings(receivers: Sequence[Any]) -> dict[str, float]:
+    """``tau`` and ``upsilon`` of the first loss that has them."""
+    for loss in receivers:
+        if hasattr(loss, 'tau') and hasattr(loss, 'upsilon'):
+            return {'tau': loss.tau, 'upsilon': loss.upsilon}
+    return {}
+
+
+def training_states(model: nn.Module) -> dict[str, Any]:
+    """The running state of all losses that have one, by module name."""
+    return {
+        name: module.training_state()
+        for name, module in _modules(model)
+        if callable(getattr(module, 'training_state', None))
+    }
+
+
+def load_training_states(model: nn.Module, states: dict[str, Any]) -> None:
+    """The inverse of :func:`training_states`; strangers are left alone."""
+    for name, module in _modules(model):
+        loads_state = callable(getattr(module, 'load_training_state', None))
+        if loads_state and name in states:
+            module.load_training_state(states[name])
+
+
+def _modules(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """All modules, under the names they have without wrappers."""
+    for name, module in model.named_modules():
+        parts = (x for x in name.split('.') if x not in WRAPPER_NAMES)
+        yield '.'.join(parts), module
+
+
+def _has_own_weights(module: CrossEntropyLoss) -> bool:
+    is_ours = module.cls_criterion is weighted_cross_entropy
+    return module.class_weight is not None and not is_ours
+
+
+def _warn(reason: str) -> None:
+    print_log(
+        f'{reason}: ClassStatsHook leaves its class weights alone.',
+        logger='current',
+        level=logging.WARNING,
+    )

@@ -1,0 +1,252 @@
+"""MarginCalibrationLoss: the configuration of the margin-calibrated loss."""
+
+import os
+from collections.abc import Sequence
+
+import torch
+from mmengine.logging import print_log
+from mmseg.models.losses.utils import weight_reduce_loss
+from mmseg.registry import MODELS
+from torch import Tensor, nn
+
+from mmseg_margin.functional import (
+    choose_backend,
+    margin_offsets,
+    pixel_calibration_loss,
+)
+from mmseg_margin.stats import ClassStats
+
+from .running_iou import RunningIoU, iou_weights
+
+NO_STATISTICS = (
+    'MarginCalibrationLoss has no class statistics yet: add '
+    "custom_hooks=[dict(type='ClassStatsHook')] to the config, or give the "
+    'loss class_counts=[...] or the JSON file of tools/class_stats.py.'
+)
+
+
+@MODELS.register_module()
+class MarginCalibrationLoss(nn.Module):
+    """Distribution-aware margin calibration (Algorithms 1 and 2, Eq. 16).
+
+    Args:
+        tau: Scale of the margin-offsets.
+        upsilon: Scale of the ratio between foreground and background offsets.
+        class_counts: Labelled pixels of each class in the training set, a
+            JSON file written by ``tools/class_stats.py``, or None to receive
+            them from ``ClassStatsHook``.
+        form: ``'paper'`` or ``'target'``, see ``docs/method.md``.
+        pos_weight: Weight of the foreground term, or ``'num_classes'``.
+        log_base: 2 or ``'e'``.
+        class_mean: Whether a pixel's terms are averaged over the classes
+            instead of summed.
+        class_balance: ``'none'``, or ``'iou'`` to weight the terms by the
+            gradient of the data set's IoU bound.
+        momentum: Memory of the running rates that ``'iou'`` needs.
+        class_weight: Weight of the pixels of each class.
+        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
+        avg_non_ignore: Whether the mean is taken over the labelled pixels
+            instead of over all.
+        loss_weight: Weight of the loss.
+        absent_class: What to do about a class without pixels: ``'error'``,
+            ``'zero'`` or ``'max'`` offset.
+        backend: ``'auto'``, ``'compiled'`` or ``'eager'``.
+        loss_name: Name in the log; it has to contain ``loss``.
+
+    Example:
+        >>> loss_decode = dict(type='MarginCalibrationLoss', loss_weight=1.0)
+        >>> custom_hooks = [dict(type='ClassStatsHook')]
+    """
+
+    rho_0k: Tensor
+    rho_k0: Tensor
+
+    def __init__(
+        self,
+        tau: float = 10.0,
+        upsilon: float = 1.0,
+        class_counts: Sequence[int] | str | os.PathLike | None = None,
+        form: str = 'paper',
+        pos_weight: float | str = 1.0,
+        log_base: float | str = 2,
+        class_mean: bool = False,
+        class_balance: str = 'none',
+        momentum: float = 0.99,
+        class_weight: Sequence[float] | None = None,
+        reduction: str = 'mean',
+        avg_non_ignore: bool = True,
+        loss_weight: float = 1.0,
+        absent_class: str = 'error',
+        backend: str = 'auto',
+        loss_name: str = 'loss_margin',
+    ) -> None:
+        super().__init__()
+        if class_balance not in ('none', 'iou'):
+            raise ValueError(
+                f"class_balance={class_balance!r} is not 'none' or 'iou'."
+            )
+        if 'loss' not in loss_name:
+            raise ValueError(
+                f'loss_name={loss_name!r} must contain "loss", or mmengine '
+                'leaves the term out of the sum it minimises.'
+            )
+        self.tau = tau
+        self.upsilon = upsilon
+        self.form = form
+        self.pos_weight = pos_weight
+        self.log_base = log_base
+        self.class_mean = class_mean
+        self.class_weight = class_weight
+        self.reduction = reduction
+        self.avg_non_ignore = avg_non_ignore
+        self.loss_weight = loss_weight
+        self.absent_class = absent_class
+        self.backend = backend
+        self._loss_name = loss_name
+        self._backend_said = False
+        # A GPU need not wait for a check of the labels in every step once
+        # the whole data set has been checked.
+        self._labels_checked = False
+        self._has_own_counts = class_counts is not None
+        for name in ('rho_0k', 'rho_k0'):
+            self.register_buffer(name, torch.empty(0), persistent=False)
+        self.running_iou = (
+            RunningIoU(momentum) if class_balance == 'iou' else None
+        )
+        if isinstance(class_counts, (str, os.PathLike)):
+            class_counts = ClassStats.from_json(class_counts).counts
+        if class_counts is not None:
+            self.set_class_counts(class_counts)
+
+    @property
+    def loss_name(self) -> str:
+        return self._loss_name
+
+    def set_class_counts(
+        self, counts: Sequence[int], classes: Sequence[str] | None = None
+    ) -> None:
+        """Derive the margin-offsets from the pixels of each class."""
+        offsets = margin_offsets(
+            counts, self.tau, self.upsilon, self.absent_class, classes
+        )
+        self.rho_0k, self.rho_k0 = (
+            torch.from_numpy(rho).to(self.rho_0k.device, torch.float32)
+            for rho in offsets
+        )
+        if self.running_iou is not None:
+            share = torch.tensor(counts, dtype=torch.float64)
+            self.running_iou.start((share / share.sum()).to(self.rho_0k))
+
+    def set_class_stats(self, stats: ClassStats) -> None:
+        """The same from a checked data set, unless the config has counts."""
+        self._labels_checked = True
+        if not self._has_own_counts:
+            self.set_class_counts(stats.counts, stats.classes)
+
+    def training_state(self) -> dict[str, list[float]]:
+        """The running rates, which a resumed training needs."""
+        if self.running_iou is None:
+            return {}
+        return {'running_iou': self.running_iou.sums.flatten().tolist()}
+
+    def load_training_state(self, state: dict[str, list[float]]) -> None:
+        if self.running_iou is not None and 'running_iou' in state:
+            sums = self.running_iou.sums
+            self.running_iou.sums = sums.new_tensor(
+                state['running_iou']
+            ).view_as(sums)
+
+    def forward(
+        self,
+        cls_score: Tensor,
+        label: Tensor,
+        weight: Tensor | None = None,
+        avg_factor: float | Tensor | None = None,
+        ignore_index: int = 255,
+        reduction_override: str | None = None,
+        **kwargs,
+    ) -> Tensor:
+        """Scores (N, K, H, W), labels and weight (N, H, W)."""
+        self._check(cls_score, label, ignore_index)
+        reduction = reduction_override or self.reduction
+        pos_weight, neg_weight = self._term_weights(cls_score.shape[1])
+        with torch.autocast(cls_score.device.type, enabled=False):
+            loss = pixel_calibration_loss(
+                cls_score,
+                label,
+                self.rho_0k,
+                self.rho_k0,
+                form=self.form,
+                pos_weight=pos_weight,
+                neg_weight=neg_weight,
+                log_base=self.log_base,
+                ignore_index=ignore_index,
+                backend=self.backend,
+            )
+            if self.running_iou is not None and self.training:
+                self.running_iou.update(cls_score, label, ignore_index)
+            labelled = label != ignore_index
+            pixels = torch.ones_like(loss)
+            if self.class_weight is not None:
+                pixels = loss.new_tensor(self.class_weight)[
+                    torch.where(labelled, label, 0)
+                ]
+                loss = loss * pixels
+            if reduction == 'mean' and avg_factor is None:
+                if self.avg_non_ignore or self.class_weight is not None:
+                    pixels = pixels * labelled
+                avg_factor = pixels.sum()
+            loss = weight_reduce_loss(
+                loss,
+                weight if weight is None else weight.to(loss),
+                reduction,
+                avg_factor if reduction == 'mean' else None,
+            )
+        return self.loss_weight * loss
+
+    def _term_weights(
+        self, num_classes: int
+    ) -> tuple[Tensor | float, Tensor | float]:
+        """Weights of the foreground and of the background terms."""
+        scale = 1 / num_classes if self.class_mean else 1.0
+        pos = (
+            num_classes
+            if self.pos_weight == 'num_classes'
+            else (self.pos_weight)
+        )
+        if self.running_iou is None:
+            return scale * float(pos), scale
+        own, background = iou_weights(
+            self.running_iou.share, *self.running_iou.rates()
+        )
+        return scale * float(pos) * own, scale * background
+
+    def _check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
+        if len(self.rho_0k) == 0:
+            raise RuntimeError(NO_STATISTICS)
+        num_classes = scores.shape[1]
+        if 1 < num_classes != len(self.rho_0k):
+            raise ValueError(
+                f'The head has {num_classes} classes but the statistics '
+                f'{len(self.rho_0k)}: make num_classes and the data set agree.'
+            )
+        if torch.compiler.is_compiling():
+            return
+        if not self._backend_said:
+            backend = choose_backend(scores.device, self.backend)
+            print_log(f'{self.loss_name} runs {backend}.', logger='current')
+            self._backend_said = True
+        if scores.device.type == 'cpu' or not self._labels_checked:
+            self._check_labels(label, num_classes, ignore_index)
+
+    @staticmethod
+    def _check_labels(label: Tensor, num_classes: int, ignore: int) -> None:
+        lowest, highest = torch.where(label == ignore, 0, label).aminmax()
+        if lowest < 0 or highest >= num_classes:
+            wrong = (label < 0) | (label >= num_classes)
+            values = label[wrong & (label != ignore)].unique().tolist()
+            raise ValueError(
+                f'Labels {values} lie outside [0, {num_classes}) and are not '
+                f'ignore_index={ignore}: correct num_classes, map them in the '
+                'data set (reduce_zero_label, label_map), or set ignore_index.'
+            )

@@ -1,0 +1,108 @@
+"""SE-ResNeXt, the backbone of the paper's street and scene experiments."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from mmengine.utils.dl_utils.parrots_wrapper import _BatchNorm
+from mmseg.models.backbones.resnext import Bottleneck, ResNeXt
+from mmseg.models.utils import ResLayer, SELayer
+from mmseg.registry import MODELS
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+
+class SEBottleneck(Bottleneck):
+    """ResNeXt bottleneck that re-weights its channels before the addition."""
+
+    def __init__(
+        self,
+        inplanes: int,
+        planes: int,
+        se_ratio: int = 16,
+        with_cp: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        # The inherited checkpoint would count every batch twice in the
+        # running statistics of the norm layers.
+        super().__init__(inplanes, planes, with_cp=False, **kwargs)
+        self.recompute = with_cp
+        self.se = SELayer(
+            planes * self.expansion,
+            ratio=se_ratio,
+            act_cfg=(dict(type='ReLU'), dict(type='Sigmoid')),
+        )
+        # The inherited forward pass runs the modules that are named here.
+        self.with_plugins = True
+        self.after_conv1_plugin_names: list[str] = []
+        self.after_conv2_plugin_names: list[str] = []
+        self.after_conv3_plugin_names = ['se']
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(
+                super().forward,
+                x,
+                use_reentrant=False,
+                context_fn=self._contexts,
+            )
+        return super().forward(x)
+
+    def _contexts(
+        self,
+    ) -> tuple[AbstractContextManager, AbstractContextManager]:
+        return nullcontext(), self._running_statistics_kept()
+
+    @contextmanager
+    def _running_statistics_kept(self) -> Iterator[None]:
+        norms = [m for m in self.modules() if isinstance(m, _BatchNorm)]
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.momentum = 0.0
+        try:
+            yield
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum
+
+
+@MODELS.register_module()
+class SEResNeXt(ResNeXt):
+    """ResNeXt with squeeze-and-excitation, as in timm's ``seresnext50_32x4d``.
+
+    Args:
+        depth: 50, 101 or 152.
+        groups: Groups of the 3x3 convolutions.
+        base_width: Channels of a group.
+        se_ratio: Reduction of the squeeze-and-excitation blocks.
+        kwargs: Arguments of mmseg's ``ResNeXt``; ``with_cp=True`` recomputes
+            the blocks in the backward pass to save memory.
+
+    Example:
+        >>> backbone = dict(
+        ...     type='SEResNeXt', depth=50, with_cp=True,
+        ...     strides=(1, 2, 1, 1), dilations=(1, 1, 2, 4))  # stride 8
+    """
+
+    arch_settings = {
+        depth: (SEBottleneck, blocks)
+        for depth, (_, blocks) in ResNeXt.arch_settings.items()
+    }
+
+    def __init__(
+        self,
+        depth: int = 50,
+        groups: int = 32,
+        base_width: int = 4,
+        se_ratio: int = 16,
+        **kwargs: Any,
+    ) -> None:
+        self.se_ratio = se_ratio
+        super().__init__(
+            depth=depth, groups=groups, base_width=base_width, **kwargs
+        )
+
+    def make_res_layer(self, **kwargs: Any) -> ResLayer:
+        """Pack the blocks of a stage."""
+        return super().make_res_layer(se_ratio=self.se_ratio, **kwargs)

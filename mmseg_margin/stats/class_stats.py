@@ -1,0 +1,174 @@
+"""ClassStats: what the annotation files of a data set hold, and its JSON."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mmseg_margin.functional import MarginOffsets, margin_offsets
+
+from .validation import check_fields, check_int, check_ints, check_texts
+from .weights import class_weights
+
+StrPath = str | os.PathLike[str]
+JSON_FORMAT = 'mmseg_margin.class_stats/1'
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the counts come from; empty for counts given by hand."""
+
+    dataset: str = ''
+    files: int = 0
+    mapping: str = ''
+    ignore_index: int | None = 255
+    fingerprint: str = ''
+    version: str = ''
+
+    def __post_init__(self) -> None:
+        for name in ('dataset', 'mapping', 'fingerprint', 'version'):
+            check_texts(f'provenance.{name}', [getattr(self, name)])
+        check_int('provenance.files', self.files)
+        if self.ignore_index is not None:
+            check_int('provenance.ignore_index', self.ignore_index, None)
+
+
+@dataclass(frozen=True)
+class ClassStats:
+    """Label statistics of K classes; every annotation file counted once.
+
+    Args:
+        classes: Class names, K of them.
+        counts: ``N_k``, the labelled pixels of each class.
+        images: How many images show each class.
+        image_pixels: Labelled pixels of the images that show each class.
+        ignored: Pixels that carry the ignore index.
+        provenance: What was counted, and how.
+    """
+
+    classes: list[str]
+    counts: list[int]
+    images: list[int]
+    image_pixels: list[int]
+    ignored: int = 0
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        check_texts('classes', self.classes)
+        if not self.classes:
+            raise ValueError('classes is empty: name at least one class.')
+        for name in ('counts', 'images', 'image_pixels'):
+            check_ints(name, getattr(self, name), len(self.classes))
+        check_int('ignored', self.ignored)
+        # The sum is checked too, because int64 totals are derived from it.
+        check_int('the sum of counts', sum(self.counts))
+
+    @property
+    def total(self) -> int:
+        """``N``, the labelled pixels of all classes."""
+        return sum(self.counts)
+
+    def margins(
+        self,
+        tau: float = 10.0,
+        upsilon: float = 1.0,
+        absent_class: str = 'error',
+    ) -> MarginOffsets:
+        """The margin-offsets of Algorithm 1, two arrays of shape (K,)."""
+        return margin_offsets(
+            self.counts, tau, upsilon, absent_class, self.classes
+        )
+
+    def class_weights(self, method: str = 'inverse') -> list[float]:
+        """Class weights, see :func:`mmseg_margin.stats.class_weights`."""
+        return class_weights(self.counts, method, self.image_pixels)
+
+    def merge(self, other: 'ClassStats') -> 'ClassStats':
+        """The statistics of both data sets together."""
+        if self.classes != other.classes:
+            raise ValueError(
+                'classes differ, so the statistics cannot be merged: '
+                f'{self.classes} and {other.classes}.'
+            )
+        return ClassStats(
+            self.classes,
+            _add(self.counts, other.counts),
+            _add(self.images, other.images),
+            _add(self.image_pixels, other.image_pixels),
+            self.ignored + other.ignored,
+            _merge_provenance(self.provenance, other.provenance),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, as written to JSON."""
+        return {'format': JSON_FORMAT, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: object) -> 'ClassStats':
+        """Validate what :meth:`to_dict` made."""
+        values = check_fields('class statistics', data, _FIELDS)
+        if values.pop('format', None) != JSON_FORMAT:
+            raise ValueError(
+                f'format is not {JSON_FORMAT!r}: write the file again with '
+                'tools/class_stats.py.'
+            )
+        provenance = check_fields(
+            'provenance', values.pop('provenance', {}), _PROVENANCE_FIELDS
+        )
+        missing = [name for name in _REQUIRED if name not in values]
+        if missing:
+            raise ValueError(f'{missing[0]} is missing.')
+        return cls(**values, provenance=Provenance(**provenance))
+
+    def to_json(self, path: StrPath) -> None:
+        """Write a JSON file that people can read."""
+        Path(path).write_text(self.dumps(), encoding='utf-8')
+
+    def dumps(self) -> str:
+        """The text of the JSON file."""
+        return json.dumps(self.to_dict(), indent=1) + '\n'
+
+    @classmethod
+    def from_json(cls, path: StrPath) -> 'ClassStats':
+        """Read and validate a JSON file."""
+        try:
+            # RecursionError: text that nests ten thousand brackets.
+            data = json.loads(Path(path).read_text(encoding='utf-8'))
+            return cls.from_dict(data)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f'{path} does not hold class statistics: {error}'
+            ) from error
+
+
+def _names(dataclass_type: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(dataclass_type))
+
+
+_FIELDS = ('format', *_names(ClassStats))
+_PROVENANCE_FIELDS = _names(Provenance)
+_REQUIRED = ('classes', 'counts', 'images', 'image_pixels', 'ignored')
+
+
+def _add(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def _merge_provenance(left: Provenance, right: Provenance) -> Provenance:
+    def joined(name: str) -> str:
+        values = (getattr(left, name), getattr(right, name))
+        return ' + '.join(dict.fromkeys(filter(None, values)))
+
+    both = f'{left.fingerprint}+{right.fingerprint}'
+    return Provenance(
+        dataset=joined('dataset'),
+        files=left.files + right.files,
+        mapping=joined('mapping'),
+        ignore_index=left.ignore_index,
+        fingerprint=hashlib.sha256(both.encode()).hexdigest(),
+        version=joined('version'),
+    )

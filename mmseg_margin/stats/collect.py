@@ -1,0 +1,162 @@
+"""Statistics of a data set: from a checkpoint, the cache, or a scan."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from mmengine import dist
+from mmengine.logging import print_log
+
+from mmseg_margin.version import __version__
+
+from .cache import StatsCache, fingerprint, is_cacheable
+from .class_stats import ClassStats, Provenance
+from .findings import Findings, Kind
+from .samples import Sample, leaf_datasets, list_samples
+from .scan import scan
+from .tally import LabelRange, Tally
+
+
+class DataSetError(ValueError):
+    """The data set cannot be trained on; the message is the report."""
+
+
+class Collected(NamedTuple):
+    """The statistics, what a scan found, and stored values if it ran."""
+
+    stats: ClassStats
+    findings: Findings
+    stored_values: list[int]
+
+
+def collect_stats(
+    dataset: Any,
+    labels: LabelRange,
+    cache: StatsCache | None = None,
+    known: ClassStats | None = None,
+    num_threads: int | None = None,
+) -> Collected:
+    """The statistics of a data set, the same on every rank.
+
+    Each rank reads its share of the files; the first looks into the cache
+    and shows the progress.
+
+    Args:
+        dataset: A built data set, wrapped or not.
+        labels: ``num_classes`` is only used if the data set names no classes.
+        cache: Where to look first, and to store the result.
+        known: Earlier statistics, taken if the data set is still the same.
+        num_threads: Threads of each rank; the cores of the machine if None.
+    """
+    samples = list_samples(dataset)
+    if not samples:
+        raise DataSetError(
+            f'{_name(dataset)} has no samples: check data_root, data_prefix, '
+            'the suffixes and ann_file.'
+        )
+    names = dataset.metainfo.get('classes')
+    if names:
+        labels = LabelRange(len(names), labels.ignore_index)
+    answer: list[Any] = [None]
+    if dist.is_main_process():
+        key = fingerprint(samples, names or (), labels)
+        answer = [(key, _look_up(key, known, cache))]
+    dist.broadcast_object_list(answer)
+    key, found = answer[0]
+    if found is not None:
+        return Collected(found, Findings(), [])
+    tally, findings = _scan_on_all_ranks(samples, labels, num_threads)
+    stats = _make_stats(dataset, samples, tally, labels, key)
+    is_clean = not findings and is_cacheable(samples)
+    if cache is not None and is_clean and dist.is_main_process():
+        cache.store(stats)
+    return Collected(stats, findings, np.flatnonzero(tally.stored).tolist())
+
+
+def _look_up(
+    key: str, known: ClassStats | None, cache: StatsCache | None
+) -> ClassStats | None:
+    if known is not None:
+        if known.provenance.fingerprint == key:
+            return known
+        print_log(
+            'The data set differs from that of the checkpoint: '
+            'its labels are counted again.',
+            logger='current',
+        )
+    return cache.load(key) if cache is not None else None
+
+
+def _scan_on_all_ranks(
+    samples: Sequence[Sample], labels: LabelRange, num_threads: int | None
+) -> tuple[Tally, Findings]:
+    rank, world_size = dist.get_dist_info()
+    findings = None
+    try:
+        tally, findings = scan(
+            samples[rank::world_size], labels, num_threads, rank == 0
+        )
+    finally:  # a rank that fails tells the others, so that none waits for it
+        paths = '\n'.join(sample.label_path for sample in samples)
+        seen = hashlib.sha256(paths.encode()).hexdigest()
+        parts = dist.all_gather_object((findings, seen))
+    failed = [i for i, (part, _) in enumerate(parts) if part is None]
+    if failed:
+        raise DataSetError(
+            f'Reading the labels failed on rank {failed}: see the error there.'
+        )
+    if len({seen for _, seen in parts}) > 1:
+        raise DataSetError(
+            'The ranks do not see the same label files: check that every '
+            'node has the same data set at the same place.'
+        )
+    sums = torch.from_numpy(tally.to_array())
+    dist.all_reduce(sums)
+    tally = Tally.from_array(sums.numpy())
+    merged = Findings()
+    for part, _ in parts:
+        merged.add(part)
+    if np.flatnonzero(tally.stored).tolist() == [0, 255]:
+        merged.note(Kind.BINARY_MASK, 0, samples[0].label_path)
+    return tally, merged
+
+
+def _make_stats(
+    dataset: Any,
+    samples: Sequence[Sample],
+    tally: Tally,
+    labels: LabelRange,
+    key: str,
+) -> ClassStats:
+    present = np.flatnonzero(tally.pixels * labels.is_class)
+    num_classes = labels.num_classes or int(present.max(initial=0)) + 1
+    classes = dataset.metainfo.get('classes')
+    if not classes:
+        classes = [f'class {index}' for index in range(num_classes)]
+    mappings = (sample.loader.describe(sample.info) for sample in samples)
+
+    def per_class(values: np.ndarray) -> list[int]:
+        return (values * labels.is_class)[:num_classes].tolist()
+
+    return ClassStats(
+        classes=[str(name) for name in classes],
+        counts=per_class(tally.pixels),
+        images=per_class(tally.images),
+        image_pixels=per_class(tally.image_pixels),
+        ignored=int(tally.pixels[labels.is_ignored].sum()),
+        provenance=Provenance(
+            dataset=_name(dataset),
+            files=len(samples),
+            mapping='; '.join(dict.fromkeys(mappings)),
+            ignore_index=labels.ignore_index,
+            fingerprint=key,
+            version=__version__,
+        ),
+    )
+
+
+def _name(dataset: Any) -> str:
+    leaves = leaf_datasets(dataset)
+    return ' + '.join(dict.fromkeys(type(leaf).__name__ for leaf in leaves))

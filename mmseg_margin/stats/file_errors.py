@@ -1,0 +1,79 @@
+"""What went wrong with one file, in words that fit a report."""
+
+from PIL import Image, UnidentifiedImageError
+
+from .decode import NotAnIndexMapError
+from .findings import Kind
+
+# What a bad file makes Pillow, a file backend or mmseg's transforms raise.
+# Anything else is a fault of the code and keeps its traceback.
+LOADING_ERRORS = (
+    AssertionError,
+    EOFError,
+    Image.DecompressionBombError,
+    LookupError,
+    MemoryError,
+    OSError,
+    OverflowError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+# Other suffixes may be read by cv2 or tifffile though Pillow cannot.
+PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
+EXIF_ORIENTATION = 0x0112
+EXIF_LIES_ON_ITS_SIDE = range(5, 9)
+
+
+def explain(error: BaseException, path: str) -> tuple[Kind, str]:
+    """The kind of a failure to load a label, and a line naming the file."""
+    if isinstance(error, FileNotFoundError):
+        return Kind.MISSING_LABEL, str(error.filename or path)
+    if isinstance(error, Image.DecompressionBombError):
+        return Kind.TOO_LARGE, f'{path}: {_first_sentence(error)}'
+    if isinstance(error, NotAnIndexMapError):
+        return Kind.NOT_AN_INDEX_MAP, f'{path}: {error}'
+    if isinstance(error, OSError | SyntaxError | EOFError):
+        return Kind.UNREADABLE_LABEL, f'{path}: {_reason(error)}'
+    name = type(error).__name__
+    return Kind.LOADING_FAILED, f'{path}: {name}: {error}'
+
+
+def check_image(
+    path: str, label_size: tuple[int, int] | None
+) -> tuple[Kind, str] | None:
+    """What the header of an image file says against it, if anything."""
+    try:
+        with Image.open(path) as image:
+            size = image.size
+            if label_size in (None, size):
+                return None
+            if image.getexif().get(EXIF_ORIENTATION) in EXIF_LIES_ON_ITS_SIDE:
+                size = size[::-1]
+    except FileNotFoundError:
+        return Kind.MISSING_IMAGE, path
+    except Image.DecompressionBombError:
+        return None  # images may be large, and are not read with Pillow
+    except (OSError, SyntaxError, ValueError) as error:
+        if not path.lower().endswith(PILLOW_SUFFIXES):
+            return None
+        return Kind.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
+    if label_size == size:
+        return None
+    return Kind.SIZE, (
+        f'{path}: image {_times(size)}, label {_times(label_size)}'
+    )
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return 'not an image file'  # Pillow's text holds a memory address
+    return getattr(error, 'strerror', None) or str(error)
+
+
+def _first_sentence(error: BaseException) -> str:
+    return str(error).split(', could')[0]
+
+
+def _times(size: tuple[int, int] | None) -> str:
+    return 'x'.join(str(side) for side in size or ())

@@ -1,0 +1,56 @@
+"""Checks of untrusted JSON values: one sentence that names the field."""
+
+from collections.abc import Sequence
+from typing import Any
+
+INT64_MAX = 2**63 - 1
+
+
+def check_int(name: str, value: object, minimum: int | None = 0) -> None:
+    """An integer of int64 range; JSON's true, 1.0 and NaN are not."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f'{name} must be an integer, got {value!r}.')
+    if minimum is not None and value < minimum:
+        raise ValueError(f'{name} must not be negative, got {value}.')
+    if abs(value) > INT64_MAX:
+        raise ValueError(f'{name} is larger than 2**63 - 1.')
+
+
+def check_ints(name: str, values: object, length: int) -> None:
+    """A list of ``length`` integers that are not negative."""
+    if not isinstance(values, list):
+        raise ValueError(f'{name} must be a list, got {_type(values)}.')
+    if len(values) != length:
+        raise ValueError(
+            f'{name} has {len(values)} values for {length} classes.'
+        )
+    for index, value in enumerate(values):
+        check_int(f'{name}[{index}]', value)
+
+
+def check_texts(name: str, values: object) -> None:
+    """A list of different strings."""
+    if not isinstance(values, list):
+        raise ValueError(f'{name} must be a list, got {_type(values)}.')
+    for value in values:
+        if not isinstance(value, str):
+            raise ValueError(f'{name} must be text, got {value!r}.')
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise ValueError(f'{name} holds {twice[0]!r} more than once.')
+
+
+def check_fields(
+    name: str, data: object, allowed: Sequence[str]
+) -> dict[str, Any]:
+    """A JSON object with no field but the ``allowed`` ones, copied."""
+    if not isinstance(data, dict):
+        raise ValueError(f'{name} must be a JSON object, got {_type(data)}.')
+    unknown = [key for key in data if key not in allowed]
+    if unknown:
+        raise ValueError(f'{name} has an unknown field {unknown[0]!r}.')
+    return dict(data)
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,58 @@
+"""Class weights for cross-entropy, derived from the label statistics."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+WEIGHT_METHODS = ('inverse', 'median', 'effective')
+
+
+def check_weight_method(name: str, method: str) -> None:
+    """Raise unless ``method`` is one of :data:`WEIGHT_METHODS`."""
+    if method not in WEIGHT_METHODS:
+        raise ValueError(f'{name}={method!r} is not one of {WEIGHT_METHODS}.')
+
+
+def class_weights(
+    counts: Sequence[int],
+    method: str = 'inverse',
+    image_pixels: Sequence[int] | None = None,
+) -> list[float]:
+    """Class weights from ``N_k``, K of them; an absent class gets 1.
+
+    Args:
+        counts: ``N_k``, the labelled pixels of each class.
+        method: ``'inverse'``: ``N / (K N_k)``, so that all classes carry the
+            same total weight and the average pixel weighs 1. ``'median'``
+            (Eigen and Fergus): ``median_j f_j / f_k`` with ``f_k`` the share
+            of class k within the images that show it. ``'effective'`` (Cui
+            et al.): ``1 / E_k``, scaled to a mean of 1, with the effective
+            number ``E_k = (1 - beta^N_k) / (1 - beta)`` and
+            ``beta = 1 - K / N``: classes above the average count ``N / K``
+            saturate, rare ones approach the inverse frequency.
+        image_pixels: Labelled pixels of the images that show each class, for
+            ``'median'``; without it ``f_k`` is the share in all images.
+    """
+    check_weight_method('method', method)
+    all_counts = np.asarray(counts, dtype=np.float64)
+    present = all_counts > 0
+    pixels = all_counts[present]
+    weights = np.ones_like(all_counts)
+    if method == 'inverse':
+        weights[present] = pixels.sum() / (len(pixels) * pixels)
+    elif method == 'median':
+        share = pixels / pixels.sum()
+        if image_pixels is not None:
+            share = pixels / np.asarray(image_pixels)[present]
+        weights[present] = np.median(share) / share
+    else:
+        weights[present] = _inverse_effective_number(pixels)
+    return weights.tolist()
+
+
+def _inverse_effective_number(pixels: NDArray) -> NDArray:
+    """1 / E_k scaled to mean 1; expm1 because ``beta`` is 1 to 9 digits."""
+    log_beta = np.log1p(-min(len(pixels) / pixels.sum(), 0.5))
+    inverse = -1 / np.expm1(pixels * log_beta)
+    return inverse / inverse.mean()

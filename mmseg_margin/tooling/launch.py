@@ -1,0 +1,103 @@
+"""From a config file to a runner, on a GPU or without one."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.logging import print_log
+from mmengine.runner import Runner
+from mmseg.registry import RUNNERS
+from torch import distributed
+
+NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
+
+
+def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
+    """Read a config, its ``mmseg::`` bases included, and override it."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(
+            f'The config {path} does not exist: give the path to a config '
+            'file, for example one from configs/.'
+        )
+    cfg = Config.fromfile(path)
+    if options:
+        cfg.merge_from_dict(options)
+    return cfg
+
+
+def set_work_dir(cfg: Config, path: str, work_dir: str | None) -> None:
+    """Upstream's priority: the flag, the config, the config's name."""
+    default = os.path.join('work_dirs', Path(path).stem)
+    cfg.work_dir = work_dir or cfg.get('work_dir') or default
+
+
+def prepare_for_device(cfg: Config) -> None:
+    """Without CUDA, replace what needs it, and say so once."""
+    if torch.cuda.is_available():
+        return
+    changes = []
+    sync_bn = [
+        node for node in _nodes(cfg.model) if node.get('type') == 'SyncBN'
+    ]
+    for node in sync_bn:
+        node.type = 'BN'
+    if sync_bn:
+        changes.append('SyncBN became BN')
+    optimizer = cfg.get('optim_wrapper') or ConfigDict()
+    if optimizer.get('type') == 'AmpOptimWrapper':
+        optimizer.type = 'OptimWrapper'
+        optimizer.pop('loss_scale', None)
+        optimizer.pop('dtype', None)
+        changes.append('mixed precision is off')
+    if cfg.get('launcher', 'none') != 'none':
+        cfg.setdefault('env_cfg', ConfigDict())
+        cfg.env_cfg.dist_cfg = ConfigDict(backend='gloo')
+        cfg.model_wrapper_cfg = ConfigDict(
+            type='MMDistributedDataParallel',
+            device_ids=None,
+            broadcast_buffers=False,
+            find_unused_parameters=cfg.get('find_unused_parameters', False),
+        )
+        changes.append('the ranks talk through gloo')
+    if os.environ.get('RANK', '0') == '0':
+        print_log(': '.join([NO_CUDA, ', '.join(changes)]).rstrip(': ') + '.')
+
+
+def init_distributed(launcher: str) -> None:
+    """Without CUDA, open the process group before the runner does.
+
+    mmengine selects a CUDA device before it opens any group, gloo's too.
+    """
+    if launcher == 'none' or torch.cuda.is_available():
+        return
+    if launcher != 'pytorch':
+        raise ValueError(
+            f'--launcher {launcher} needs CUDA: without it, start the ranks '
+            'with torchrun and --launcher pytorch.'
+        )
+    if 'RANK' not in os.environ:
+        raise ValueError(
+            '--launcher pytorch found no RANK in the environment: start the '
+            'ranks with torchrun, for example through tools/dist_train.sh.'
+        )
+    distributed.init_process_group('gloo')
+
+
+def build_runner(cfg: Config) -> Runner:
+    """The runner of a config, the config's own type if it names one."""
+    if 'runner_type' in cfg:
+        return RUNNERS.build(cfg)
+    return Runner.from_cfg(cfg)
+
+
+def _nodes(value: Any) -> Iterator[ConfigDict]:
+    """All dicts of a config, the outer ones first."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _nodes(item)

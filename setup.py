@@ -1,0 +1,46 @@
+"""Packaging of mmseg_margin; the exact test versions are in requirements/."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+version: dict = {}
+exec((HERE / 'mmseg_margin' / 'version.py').read_text(), version)
+
+setup(
+    name='mmseg_margin',
+    version=version['__version__'],
+    description='Distribution-aware margin calibration for MMSegmentation',
+    long_description=(HERE / 'README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
+    license='Apache-2.0',
+    packages=find_packages(include=['mmseg_margin', 'mmseg_margin.*']),
+    package_data={'mmseg_margin': ['py.typed']},
+    python_requires='>=3.10',
+    install_requires=['torch>=2.1', 'numpy'],
+    # The two families share import names, so one overwrites the other:
+    # neither is required, and only one of these extras may be installed.
+    extras_require={
+        'onedl': [
+            'onedl-mmsegmentation>=1.4.2',
+            'onedl-mmcv>=2.3.6',
+            'onedl-mmengine>=0.10.12',
+        ],
+        'openmmlab': [
+            'mmsegmentation>=1.2.2',
+            'mmcv>=2.1.0,<2.2.0',
+            'mmengine>=0.10.7',
+            'ftfy',
+            'regex',
+        ],
+        # Needed only for the official Cityscapes scores and submissions.
+        'cityscapes': ['cityscapesscripts>=2.2'],
+        'dev': ['hypothesis', 'mypy', 'pytest', 'ruff'],
+    },
+    classifiers=[
+        'License :: OSI Approved :: Apache Software License',
+        'Programming Language :: Python :: 3',
+        'Topic :: Scientific/Engineering :: Image Recognition',
+    ],
+)

@@ -1,0 +1,105 @@
+"""The project's recipes at a size that a CPU trains within a second."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+from mmseg_margin.tooling.launch import prepare_for_device
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted(
+    path
+    for path in (ROOT / 'configs').glob('*/*.py')
+    if path.parent.name != '_base_'
+)
+SHRINK = 8
+SMALLEST_SIDE = 32
+Sides = int | tuple[int, ...]
+
+
+# mmengine reads every metafile of mmseg for each base in `mmseg::`.
+read_config = lru_cache(maxsize=None)(Config.fromfile)
+
+
+def dicts_in(node: object) -> Iterator[dict]:
+    """Every dictionary of a config, outer ones first."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list | tuple):
+        for child in node:
+            yield from dicts_in(child)
+
+
+def smaller(sides: Sides) -> Sides:
+    if isinstance(sides, int):
+        return max(sides // SHRINK, SMALLEST_SIDE)
+    return tuple(max(side // SHRINK, SMALLEST_SIDE) for side in sides)
+
+
+def narrow(model: dict) -> None:
+    """An eighth of the channels and all of the depth, without weights."""
+    backbone = model['backbone']
+    model['pretrained'] = None
+    backbone.pop('init_cfg', None)
+    if 'base_channels' in backbone or backbone['type'] == 'COPLENet':
+        return
+    backbone.update(base_channels=64 // SHRINK, stem_channels=64 // SHRINK)
+    if backbone['type'] == 'SEResNeXt':
+        backbone['groups'] = 32 // SHRINK
+    for name in ('decode_head', 'auxiliary_head'):
+        head = model.get(name) or {}
+        for key in ('in_channels', 'channels', 'c1_in_channels'):
+            if key in head:
+                head[key] //= SHRINK
+
+
+def reduced_config(path: Path, roots: Mapping[str, Path]) -> Config:
+    """A recipe on the tiny data sets of ``roots`` (by data set type)."""
+    cfg = copy.deepcopy(read_config(path))
+    narrow(cfg.model)
+    for node in list(dicts_in(cfg._cfg_dict)):
+        if 'data_root' in node and 'type' in node:
+            node['data_root'] = str(roots[node['type']])
+        for key in ('crop_size', 'size', 'scale'):
+            if node.get(key):
+                node[key] = smaller(node[key])
+        if node.get('type') == 'ClassStatsHook':
+            node['use_cache'] = False
+        if node.get('type') == 'MarginCalibrationLoss':
+            # Compiling takes a minute for each number of classes.
+            node['backend'] = 'eager'
+    for split in ('train', 'val', 'test'):
+        cfg[f'{split}_dataloader'].update(
+            num_workers=0, persistent_workers=False
+        )
+    cfg.train_dataloader.batch_size = 2
+    prepare_for_device(cfg)
+    return cfg
+
+
+def build_runner(cfg: Config, work_dir: Path, validate: bool) -> Runner:
+    """A runner that is not told the whole config.
+
+    It would print it five times, which takes longer than the training here.
+    """
+    parts = ['model', 'train_dataloader', 'train_cfg', 'optim_wrapper']
+    if validate:
+        parts += ['val_dataloader', 'val_cfg', 'val_evaluator']
+    optional = [
+        'param_scheduler',
+        'default_hooks',
+        'custom_hooks',
+        'load_from',
+    ]
+    return Runner(
+        **{part: cfg[part] for part in parts},
+        **{part: cfg.get(part) for part in optional},
+        work_dir=str(work_dir),
+        default_scope='mmseg',
+        experiment_name=work_dir.name,
+    )

@@ -1,0 +1,61 @@
+"""What mim and the documents say about recipes, against the recipes."""
+
+import re
+from collections import Counter
+
+import pytest
+import yaml
+
+from tests.configs.reduced import CONFIGS, ROOT
+
+IMPORTS = yaml.safe_load((ROOT / 'model-index.yml').read_text())['Import']
+METAFILES = {
+    name: yaml.safe_load((ROOT / name).read_text()) for name in IMPORTS
+}
+MODELS = [
+    (name, model)
+    for name, metafile in METAFILES.items()
+    for model in metafile['Models']
+]
+DOCUMENTS = ('reproduce', 'datasets')
+# Rows of the paper's nine tables that the authors trained themselves.
+TRAINED_ROWS = (6, 6, 4, 4, 12, 12, 12, 12, 5)
+TRAINED_ROW = re.compile(
+    r'^\|.*`python tools/train\.py .*` \| `python tools/test\.py .*` \|$',
+    re.MULTILINE,
+)
+
+
+def test_every_folder_has_a_metafile_in_the_index():
+    folders = {path.parent for path in CONFIGS}
+    listed = [(ROOT / name).parent for name in IMPORTS]
+    assert Counter(listed) == Counter(folders)
+
+
+def test_every_config_is_listed_once_and_every_listed_config_exists():
+    listed = Counter(ROOT / model['Config'] for _, model in MODELS)
+    assert listed == Counter(CONFIGS)
+
+
+def test_entries_are_in_their_folder_and_collection():
+    for name, model in MODELS:
+        path = ROOT / model['Config']
+        assert model['Name'] == path.stem
+        assert path.parent == (ROOT / name).parent
+        collections = [c['Name'] for c in METAFILES[name]['Collections']]
+        assert model['In Collection'] in collections
+
+
+@pytest.mark.parametrize('name', DOCUMENTS)
+def test_documents_name_files_that_exist(name):
+    text = (ROOT / 'docs' / f'{name}.md').read_text()
+    paths = set(re.findall(r'(?:configs|(?<![\w/])tools)/[\w./-]+\.py', text))
+    assert paths
+    assert not [path for path in paths if not (ROOT / path).is_file()]
+
+
+def test_every_trained_row_of_the_paper_has_two_commands():
+    text = (ROOT / 'docs' / 'reproduce.md').read_text()
+    tables = re.split(r'^## Table \d', text, flags=re.MULTILINE)[1:]
+    rows = tuple(len(TRAINED_ROW.findall(table)) for table in tables)
+    assert rows == TRAINED_ROWS

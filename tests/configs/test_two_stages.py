@@ -1,0 +1,133 @@
+"""Cross-entropy first, then fine-tuning from it; checkpoints fit anywhere."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.hooks import Hook
+from mmengine.hub import get_config
+from mmengine.runner import Runner, load_checkpoint
+from mmseg.registry import MODELS
+from torch import Tensor, nn
+
+from tests.configs.reduced import (
+    CONFIGS,
+    ROOT,
+    build_runner,
+    read_config,
+    reduced_config,
+)
+
+FINE_TUNED = [
+    path
+    for path in CONFIGS
+    if path.parent.name == 'paper' and '_margin_' in path.stem
+]
+UPSTREAM_RECIPES = [
+    path
+    for path in CONFIGS
+    if path.parent.name not in ('demo', 'paper', 'camvid')
+]
+RUN = [
+    'deeplabv3plus_seresnext50-d8_margin_1xb8-40k_cityscapes-800x800',
+    'coplenet_margin_1xb6-10k_endovis-768x768',
+]
+State = dict[str, Tensor]
+
+
+class KeepInitialState(Hook):
+    """The weights with which the first iteration starts."""
+
+    state: State
+
+    def before_train_iter(self, runner, batch_idx, data_batch=None):
+        if runner.iter == 0:
+            weights = runner.model.state_dict()
+            self.state = {k: v.clone() for k, v in weights.items()}
+
+
+def stage_one(path: Path) -> Path:
+    return path.with_name(path.name.replace('_margin_', '_ce_'))
+
+
+def run_stage(path: Path, data_roots) -> tuple[Runner, State]:
+    """Two iterations with validation, in the work_dirs of this folder."""
+    cfg = reduced_config(path, data_roots)
+    cfg.train_cfg.update(max_iters=2, val_interval=2)
+    runner = build_runner(cfg, Path('work_dirs', path.stem), validate=True)
+    keep = KeepInitialState()
+    runner.register_hook(keep)
+    runner.train()
+    return runner, keep.state
+
+
+def saved_state(path: str | Path) -> State:
+    return torch.load(path, weights_only=False)['state_dict']
+
+
+def key_shapes(model: nn.Module) -> dict[str, torch.Size]:
+    return {name: t.shape for name, t in model.state_dict().items()}
+
+
+@pytest.mark.parametrize('path', FINE_TUNED, ids=lambda path: path.stem)
+def test_stage_two_differs_in_loss_and_start_only(path):
+    first, second = read_config(stage_one(path)), read_config(path)
+    differing = {key for key in second if second[key] != first.get(key, None)}
+    assert differing == {'model', 'load_from'}
+    folder = Path('work_dirs', stage_one(path).stem)
+    assert Path(second.load_from) == folder / 'best_mIoU_checkpoint.pth'
+    with torch.device('meta'):
+        models = [MODELS.build(cfg.model) for cfg in (first, second)]
+    assert key_shapes(models[0]) == key_shapes(models[1])
+
+
+@pytest.mark.parametrize('name', RUN)
+def test_stage_two_starts_from_stage_one(
+    name, data_roots, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / 'configs' / 'paper' / f'{name}.py'
+    runner, _ = run_stage(stage_one(path), data_roots)
+    best = saved_state(read_config(path).load_from)
+    assert best.keys() == runner.model.state_dict().keys()
+
+    tuned, start = run_stage(path, data_roots)
+    assert start.keys() == best.keys()
+    for key, tensor in start.items():
+        assert torch.equal(tensor, best[key]), key
+    assert any(
+        not torch.equal(tensor, best[key])
+        for key, tensor in tuned.model.state_dict().items()
+    )
+
+    # And back: stage two's checkpoint in stage one's model.
+    last = f'work_dirs/{name}/iter_2.pth'
+    load_checkpoint(runner.model, last, map_location='cpu', strict=True)
+
+
+@pytest.mark.parametrize('path', UPSTREAM_RECIPES, ids=lambda path: path.stem)
+def test_checkpoints_fit_plain_upstream_mmseg(path):
+    # Upstream froze a typing error into one of its file names.
+    name = path.name.replace('margin_', '').replace('mapillary', 'mapillay')
+    upstream = get_config(f'mmseg::deeplabv3plus/{name}')
+    models = []
+    for cfg in (read_config(path), upstream):
+        with torch.device('meta'):
+            models.append(MODELS.build(dict(cfg.model, pretrained=None)))
+    assert key_shapes(models[0]) == key_shapes(models[1])
+
+
+def test_trained_checkpoint_loads_in_plain_upstream_mmseg(
+    data_roots, tmp_path
+):
+    path = UPSTREAM_RECIPES[0]
+    cfg = reduced_config(path, data_roots)
+    cfg.train_cfg.max_iters = 1
+    build_runner(cfg, tmp_path, validate=False).train()
+    for head in (cfg.model.decode_head, cfg.model.auxiliary_head):
+        head.loss_decode = dict(type='CrossEntropyLoss')
+    plain = MODELS.build(cfg.model)
+    checkpoint = str(tmp_path / 'iter_1.pth')
+    load_checkpoint(plain, checkpoint, map_location='cpu', strict=True)
+    for key, tensor in saved_state(checkpoint).items():
+        assert torch.equal(plain.state_dict()[key], tensor), key

@@ -1,0 +1,209 @@
+"""The embedded data set: its pictures, its files and its registration."""
+
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mmseg.registry import DATASETS
+from PIL import Image
+
+import mmseg_margin  # noqa: F401
+from mmseg_margin.datasets.instrument_synthesis import (
+    CLASSES,
+    PALETTE,
+    SPLITS,
+    Settings,
+    class_shares,
+    render,
+    sample_scene,
+    write_dataset,
+)
+
+TOOL = Path(__file__).parents[2] / 'tools' / 'make_instrument_parts.py'
+SMALL = Settings(width=48, height=40, train=3, val=2, test=2)
+PAPER_SHARES = np.array([0.912, 0.049, 0.014, 0.016, 0.008])
+
+
+@pytest.fixture(scope='module')
+def small_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp('parts') / 'set'
+    assert write_dataset(root, SMALL)
+    return root
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob('*'))
+        if path.is_file()
+    }
+
+
+def build(root: Path, split: str = 'train', **kwargs):
+    return DATASETS.build(
+        {
+            'type': 'InstrumentPartsDataset',
+            'data_root': str(root),
+            'data_prefix': {
+                'img_path': f'images/{split}',
+                'seg_map_path': f'labels/{split}',
+            },
+            **kwargs,
+        }
+    )
+
+
+def test_same_settings_give_the_same_bytes(small_set, tmp_path):
+    write_dataset(tmp_path / 'again', SMALL)
+    assert contents(tmp_path / 'again') == contents(small_set)
+
+
+def test_another_seed_gives_other_pictures(small_set, tmp_path):
+    write_dataset(tmp_path / 'other', replace(SMALL, seed=1))
+    first = 'images/train/00000.png'
+    other = contents(tmp_path / 'other')
+    assert other.keys() == contents(small_set).keys()
+    assert other[first] != contents(small_set)[first]
+
+
+def test_counts_leave_the_other_images_as_they_are(small_set, tmp_path):
+    write_dataset(tmp_path / 'more', replace(SMALL, train=4, val=3))
+    more = contents(tmp_path / 'more')
+    for name, data in contents(small_set).items():
+        if name != 'settings.json':
+            assert more[name] == data
+
+
+def test_every_image_is_a_picture_of_its_own(small_set):
+    files = contents(small_set / 'images').values()
+    assert len(set(files)) == SMALL.train + SMALL.val + SMALL.test
+
+
+def test_the_global_random_state_is_left_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    render(sample_scene(0, 'train', 0), 48, 40)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
+@pytest.mark.parametrize('split', SPLITS)
+def test_class_shares_are_those_of_the_paper(split):
+    counts = np.zeros(len(CLASSES))
+    for index in range(getattr(Settings(), split)):
+        _, label = render(sample_scene(0, split, index), 72, 60)
+        counts += np.bincount(label.ravel(), minlength=len(CLASSES))
+    np.testing.assert_allclose(counts / counts.sum(), PAPER_SHARES, rtol=0.2)
+
+
+def test_class_shares_counts_pixels(small_set):
+    labels = [
+        np.asarray(Image.open(path))
+        for path in small_set.glob('labels/train/*.png')
+    ]
+    expected = [np.mean(np.stack(labels) == k) for k in range(5)]
+    np.testing.assert_allclose(class_shares(small_set, 'train'), expected)
+
+
+def test_labels_are_palette_pngs(small_set):
+    paths = sorted(small_set.glob('labels/*/*.png'))
+    assert len(paths) == 7
+    for path in paths:
+        with Image.open(path) as label:
+            assert label.mode == 'P'
+            assert label.size == (48, 40)
+            assert set(np.unique(label)) <= set(range(5))
+            flat = label.getpalette()[: 3 * len(PALETTE)]
+            assert flat == [v for colour in PALETTE for v in colour]
+
+
+@pytest.mark.parametrize(
+    ('image_format', 'suffix'), [('png', '.png'), ('jpg', '.jpg')]
+)
+def test_dataset_loads_through_mmseg(tmp_path, image_format, suffix):
+    write_dataset(tmp_path / 'set', replace(SMALL, image_format=image_format))
+    pipeline = [
+        {'type': 'LoadImageFromFile'},
+        {'type': 'mmseg.LoadAnnotations'},
+        {'type': 'mmseg.PackSegInputs'},
+    ]
+    dataset = build(tmp_path / 'set', img_suffix=suffix, pipeline=pipeline)
+    assert dataset.metainfo['classes'] == CLASSES
+    assert len(dataset.metainfo['palette']) == len(CLASSES)
+    assert len(dataset) == SMALL.train
+    sample = dataset[0]
+    assert sample['inputs'].shape == (3, 40, 48)
+    stored = np.asarray(Image.open(tmp_path / 'set/labels/train/00000.png'))
+    loaded = sample['data_samples'].gt_sem_seg.data[0].numpy()
+    np.testing.assert_array_equal(loaded, stored)
+
+
+def test_missing_images_are_named(small_set, tmp_path):
+    with pytest.raises(FileNotFoundError, match='make_instrument_parts'):
+        build(tmp_path / 'nowhere')
+    with pytest.raises(FileNotFoundError, match=r'\.jpg image in'):
+        build(small_set, img_suffix='.jpg')
+
+
+def test_second_call_writes_nothing(small_set):
+    before = {p: p.stat().st_mtime_ns for p in small_set.rglob('*')}
+    assert not write_dataset(small_set, SMALL)
+    assert {p: p.stat().st_mtime_ns for p in small_set.rglob('*')} == before
+
+
+def test_other_settings_in_the_same_folder_are_refused(small_set):
+    with pytest.raises(FileExistsError, match='seed 0 instead of 3'):
+        write_dataset(small_set, replace(SMALL, seed=3))
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path):
+    (tmp_path / 'notes.txt').write_text('mine')
+    with pytest.raises(FileExistsError, match='not made by this generator'):
+        write_dataset(tmp_path, SMALL)
+    assert [p.name for p in tmp_path.iterdir()] == ['notes.txt']
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    def interrupt(number: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_dataset(tmp_path / 'set', SMALL, interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        ({'width': 8}, 'size 8 x 40'),
+        ({'val': 0}, 'counts 3 0 2'),
+        ({'seed': -1}, 'seed -1'),
+        ({'image_format': 'bmp'}, "image_format 'bmp'"),
+    ],
+)
+def test_bad_settings_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **change)
+
+
+def test_tool_makes_the_set_once_and_refuses_another(
+    small_set, tmp_path, monkeypatch, capsys
+):
+    out = tmp_path / 'deep' / 'set'
+
+    def run(*counts: str) -> str:
+        size = ('--size', '48', '40')
+        arguments = [str(TOOL), '--out', str(out), *size, '--counts', *counts]
+        monkeypatch.setattr(sys, 'argv', arguments)
+        runpy.run_path(str(TOOL), run_name='__main__')
+        return capsys.readouterr().out
+
+    first = run('3', '2', '2')
+    assert '7/7 images' in first
+    assert 'claspers' in first
+    assert contents(out) == contents(small_set)
+    assert 'already there' in run('3', '2', '2')
+    with pytest.raises(SystemExit, match='test 2 instead of 1'):
+        run('3', '2', '1')

@@ -1,0 +1,167 @@
+"""The folder of a submission: whose files it holds, and what is in them."""
+
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmseg_margin.evaluation.submission import (
+    SubmissionError,
+    SubmissionFolder,
+    find_format,
+)
+
+IDENTITY = {'dataset': 'CityscapesDataset', 'checkpoint': 'a'}
+
+
+def make_folder(root, dataset: str = 'CityscapesDataset') -> SubmissionFolder:
+    return SubmissionFolder(root, find_format({'type': dataset}))
+
+
+def make_images(root, count: int = 3) -> list[str]:
+    paths = [root / f'ulm_{i}_leftImg8bit.png' for i in range(count)]
+    for i, path in enumerate(paths):
+        Image.new('RGB', (9 + i, 5)).save(path)
+    return list(map(str, paths))
+
+
+def snapshot(root) -> dict:
+    """Content and time of every file below a folder."""
+    return {
+        path: (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob('*')
+        if path.is_file()
+    }
+
+
+def test_makes_a_folder_and_goes_on_with_it(tmp_path):
+    folder = make_folder(tmp_path / 'new' / 'out')
+    folder.claim(IDENTITY)
+    before = snapshot(tmp_path)
+    make_folder(tmp_path / 'new' / 'out').claim(IDENTITY)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize('name', ['notes.txt', 'sub/ulm_0_leftImg8bit.png'])
+def test_somebodys_folder_is_refused_and_left_alone(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('mine')
+    before = snapshot(tmp_path)
+    with pytest.raises(SubmissionError, match='nothing was touched'):
+        make_folder(tmp_path).claim(IDENTITY)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_file_is_no_folder(tmp_path):
+    path = tmp_path / 'out'
+    path.write_text('mine')
+    with pytest.raises(SubmissionError, match='nothing was touched'):
+        make_folder(path).claim(IDENTITY)
+
+
+def test_predictions_of_two_checkpoints_are_not_mixed(tmp_path):
+    make_folder(tmp_path).claim(IDENTITY)
+    with pytest.raises(SubmissionError, match=r'different: checkpoint\)'):
+        make_folder(tmp_path).claim({**IDENTITY, 'checkpoint': 'b'})
+
+
+def test_a_kill_while_claiming_does_not_lock_the_folder(tmp_path):
+    (tmp_path / '.submission.json.part0').write_text('{"datas')
+    make_folder(tmp_path).claim(IDENTITY)
+
+
+def test_a_kill_while_writing_leaves_no_label_image(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / 'out')
+    folder.claim(IDENTITY)
+    (image,) = make_images(tmp_path, 1)
+
+    def die(self, path, **kwargs):
+        path.write_bytes(b'half')
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Image.Image, 'save', die)
+    with pytest.raises(KeyboardInterrupt):
+        folder.write(image, np.zeros((5, 9), int), [])
+    assert folder.missing([image]) == [0]
+    monkeypatch.undo()
+    folder.write(image, np.zeros((5, 9), int), [])
+    assert folder.missing([image]) == []
+    assert not list((tmp_path / 'out').glob('*.part*'))
+
+
+@pytest.mark.parametrize(
+    ('dataset', 'expected', 'mode'),
+    [
+        ('CityscapesDataset', [7, 8, 33], 'L'),
+        ('ADE20KDataset', [1, 2, 19], 'L'),
+        ('PascalVOCDataset', [0, 1, 18], 'P'),
+    ],
+)
+def test_values_of_a_label_image(tmp_path, dataset, expected, mode):
+    folder = make_folder(tmp_path / 'out', dataset)
+    (image,) = make_images(tmp_path, 1)
+    prediction = np.resize([0, 1, 18], (5, 9))
+    palette = [[i, 2 * i, 3 * i] for i in range(21)]
+    folder.write(image, prediction, palette)
+    folder.check(image)
+    with Image.open(folder.label_path(image)) as label:
+        assert label.mode == mode
+        assert label.format == 'PNG'
+        values = np.array(label)
+        np.testing.assert_array_equal(values, np.resize(expected, (5, 9)))
+        if mode == 'P':
+            colours = np.array(label.convert('RGB'))
+            np.testing.assert_array_equal(colours[0, 2], palette[18])
+
+
+def test_voc_is_packed_under_the_path_of_its_server(tmp_path):
+    folder = make_folder(tmp_path / 'out', 'PascalVOCDataset')
+    images = make_images(tmp_path)
+    for i, image in enumerate(images):
+        folder.write(image, np.zeros((5, 9 + i), int), [[0, 0, 0]] * 21)
+    archive = folder.pack(images)
+    assert archive.name == 'results.tgz'
+    with tarfile.open(archive) as packed:
+        assert packed.getnames() == [
+            f'results/VOC2012/Segmentation/comp6_test_cls/ulm_{i}'
+            '_leftImg8bit.png'
+            for i in range(3)
+        ]
+
+
+def test_only_label_images_are_packed(tmp_path):
+    folder = make_folder(tmp_path / 'out')
+    images = make_images(tmp_path)
+    folder.claim(IDENTITY)
+    for i, image in enumerate(images):
+        folder.write(image, np.zeros((5, 9 + i), int), [])
+    (tmp_path / 'out' / 'notes.png').write_text('mine')
+    with zipfile.ZipFile(folder.pack(images)) as packed:
+        assert packed.namelist() == [
+            f'ulm_{i}_leftImg8bit.png' for i in range(3)
+        ]
+        assert packed.testzip() is None
+
+
+@pytest.mark.parametrize(
+    ('shape', 'value', 'message'),
+    [
+        ((5, 8), 7, r'size \(8, 5\) for an image of \(9, 5\)'),
+        ((5, 9), 0, r'invalid values \[0\]'),
+        ((5, 9, 3), 7, 'is not valid'),
+    ],
+)
+def test_a_label_image_the_server_would_refuse(
+    tmp_path, shape, value, message
+):
+    (image,) = make_images(tmp_path, 1)
+    folder = make_folder(tmp_path / 'out')
+    pixels = np.full(shape, value, np.uint8)
+    path = folder.label_path(image)
+    path.parent.mkdir()
+    Image.fromarray(pixels).save(path)
+    with pytest.raises(SubmissionError, match=message):
+        folder.check(image)

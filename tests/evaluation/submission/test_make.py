@@ -1,0 +1,166 @@
+"""``make_submission`` from a config to an archive, with a real Runner."""
+
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mmengine.config import Config
+from PIL import Image
+
+from mmseg_margin.evaluation import (
+    SubmissionError,
+    make_submission,
+    use_tta,
+)
+from tests.evaluation.fakes import (
+    TEST_SIZES,
+    predict,
+    read_train_ids,
+    write_checkpoint,
+    write_config,
+)
+from tests.layouts import make_ade20k, make_voc2012, write_image
+
+
+def load(config: Path, checkpoint: Path, mode: str | None = None) -> Config:
+    cfg = Config.fromfile(config)
+    cfg.load_from = str(checkpoint)
+    if mode:
+        use_tta(cfg, mode)
+    return cfg
+
+
+def unlabelled(root: Path) -> list[Path]:
+    return sorted(root.glob('leftImg8bit/test/*/*.png'))
+
+
+@pytest.fixture(scope='module')
+def finished(cityscapes, checkpoint, tmp_path_factory) -> Path:
+    """A complete submission; not to be written to."""
+    folder = tmp_path_factory.mktemp('finished')
+    config = write_config(folder / 'config.py', cityscapes)
+    make_submission(load(config, checkpoint), str(folder / 'out'))
+    return folder / 'out'
+
+
+@pytest.fixture
+def out(finished, tmp_path) -> Path:
+    """A complete submission of one's own."""
+    return shutil.copytree(finished, tmp_path / 'out')
+
+
+@pytest.mark.parametrize('mode', [None, 'ms-flip'])
+def test_the_archive_holds_the_models_predictions(
+    cityscapes, checkpoint, config, tmp_path, capsys, mode
+):
+    out = tmp_path / 'out'
+    make_submission(load(config, checkpoint, mode), str(out))
+    images = unlabelled(cityscapes)
+    assert len(images) == len(TEST_SIZES)
+    with zipfile.ZipFile(out / 'cityscapes.zip') as archive:
+        assert archive.namelist() == [image.name for image in images]
+        archive.extractall(tmp_path / 'unpacked')
+    expected = predict(config, checkpoint, images, views=mode is not None)
+    for image, prediction in zip(images, expected, strict=True):
+        found = read_train_ids(tmp_path / 'unpacked' / image.name)
+        np.testing.assert_array_equal(found, prediction)
+        assert len(np.unique(found)) > 3
+    assert {path.name for path in out.iterdir()} == {
+        'cityscapes.zip',
+        'submission.json',
+        *(image.name for image in images),
+    }
+    said = capsys.readouterr().out
+    assert '5 label images (5 new)' in said
+    assert 'cityscapes.zip' in said
+
+
+def test_a_second_run_makes_only_what_is_missing(
+    checkpoint, config, out, capsys
+):
+    labels = sorted(out.glob('*.png'))
+    before = [path.read_bytes() for path in labels]
+    for path in labels[1:3]:
+        path.unlink()
+    stamps = [labels[i].stat().st_mtime_ns for i in (0, 3, 4)]
+    make_submission(load(config, checkpoint), str(out))
+    assert [path.read_bytes() for path in labels] == before
+    assert [labels[i].stat().st_mtime_ns for i in (0, 3, 4)] == stamps
+    assert '5 label images (2 new)' in capsys.readouterr().out
+    make_submission(load(config, checkpoint), str(out))
+    assert '5 label images (0 new)' in capsys.readouterr().out
+
+
+def test_other_views_do_not_go_into_the_same_folder(checkpoint, config, out):
+    before = [path.read_bytes() for path in sorted(out.iterdir())]
+    with pytest.raises(SubmissionError, match='different: pipeline'):
+        make_submission(load(config, checkpoint, 'flip'), str(out))
+    assert [path.read_bytes() for path in sorted(out.iterdir())] == before
+
+
+def test_a_spoilt_label_image_is_found(checkpoint, config, out):
+    spoilt = next(out.glob('*.png'))
+    Image.new('L', (64, 32)).save(spoilt)
+    with pytest.raises(SubmissionError, match=f'{spoilt.name} is not valid'):
+        make_submission(load(config, checkpoint), str(out))
+
+
+def test_test_images_that_are_not_there(cityscapes, checkpoint, tmp_path):
+    root = tmp_path / 'cityscapes'
+    shutil.copytree(cityscapes, root)
+    config = write_config(tmp_path / 'config.py', root)
+    shutil.rmtree(root / 'leftImg8bit/test/bonn')
+    with pytest.raises(SubmissionError, match='has 0 images'):
+        make_submission(load(config, checkpoint), str(tmp_path / 'out'))
+    shutil.rmtree(root / 'leftImg8bit/test')
+    with pytest.raises(SubmissionError, match='download the test images'):
+        make_submission(load(config, checkpoint), str(tmp_path / 'out'))
+    assert not (tmp_path / 'out').exists()
+
+
+def test_ade20k(tmp_path):
+    root = make_ade20k(tmp_path / 'ade/ADEChallengeData2016')
+    images = [
+        tmp_path / f'ade/release_test/testing/ADE_test_{i:08d}.jpg'
+        for i in (1, 2)
+    ]
+    for i, image in enumerate(images):
+        write_image(image, (50 + i, 33), i)
+    config = write_config(tmp_path / 'config.py', root, 'ade20k', 150)
+    checkpoint = write_checkpoint(config, tmp_path / 'model.pth')
+    make_submission(load(config, checkpoint, 'flip'), str(tmp_path / 'out'))
+    with zipfile.ZipFile(tmp_path / 'out/ade20k.zip') as archive:
+        assert archive.namelist() == [f'{image.stem}.png' for image in images]
+    for image in images:
+        label = np.array(Image.open(tmp_path / f'out/{image.stem}.png'))
+        assert label.min() >= 1
+        assert label.max() > 20
+
+
+def test_voc2012(tmp_path):
+    root = make_voc2012(tmp_path / 'VOC2012')
+    (root / 'ImageSets/Segmentation/test.txt').write_text('2008_000006\n')
+    image = root / 'JPEGImages/2008_000006.jpg'
+    write_image(image, (41, 30), 3)
+    config = write_config(tmp_path / 'config.py', root, 'pascal_voc12', 21)
+    checkpoint = write_checkpoint(config, tmp_path / 'model.pth')
+    make_submission(load(config, checkpoint), str(tmp_path / 'out'))
+    with tarfile.open(tmp_path / 'out/results.tgz') as archive:
+        archive.extractall(tmp_path / 'unpacked', filter='data')
+    folder = 'unpacked/results/VOC2012/Segmentation/comp6_test_cls'
+    label = Image.open(tmp_path / folder / '2008_000006.png')
+    assert label.mode == 'P'
+    (prediction,) = predict(config, checkpoint, [image])
+    np.testing.assert_array_equal(np.array(label), prediction)
+    # Class 1 of VOC is drawn in dark red.
+    assert label.getpalette()[3:6] == [128, 0, 0]
+
+
+def test_classes_left_out_by_the_config(checkpoint, config, tmp_path):
+    cfg = load(config, checkpoint)
+    cfg.test_dataloader.dataset.metainfo = {'classes': ('road', 'car')}
+    with pytest.raises(SubmissionError, match='its 19 classes'):
+        make_submission(cfg, str(tmp_path / 'out'))

@@ -1,0 +1,81 @@
+"""What the flags of tools/test.py change in a config."""
+
+import pytest
+from mmengine.config import Config
+
+from mmseg_margin.evaluation import flags
+
+
+def make_cfg(**kwargs) -> Config:
+    return Config({'test_evaluator': {'type': 'IoUMetric'}, **kwargs})
+
+
+def kinds(configs: list) -> list[str]:
+    return [config['type'] for config in configs]
+
+
+@pytest.mark.parametrize(
+    ('choices', 'expected'),
+    [
+        ([], ['IoUMetric']),
+        (['tail'], ['TailIoUMetric']),
+        (['bound'], ['IoUMetric', 'MarginBoundMetric']),
+        (['gap', 'bound'], ['IoUMetric', 'MarginBoundMetric']),
+        (['cityscapes'], ['IoUMetric', 'CityscapesScoresMetric']),
+    ],
+)
+def test_metrics_are_added_once(choices, expected):
+    cfg = make_cfg()
+    for _ in range(2):
+        flags.add_metrics(cfg, choices)
+    assert kinds(cfg.test_evaluator) == expected
+    hooks = ['GeneralisationGapHook'] if 'gap' in choices else []
+    assert kinds(cfg.get('custom_hooks', [])) == hooks
+
+
+def test_hooks_of_the_config_are_kept():
+    cfg = make_cfg(custom_hooks=[{'type': 'EMAHook'}])
+    flags.add_hook(cfg, 'TrainingCountsHook')
+    assert kinds(cfg.custom_hooks) == ['EMAHook', 'TrainingCountsHook']
+
+
+def test_predictions_are_kept_by_the_metric_that_can():
+    cfg = make_cfg()
+    flags.add_metrics(cfg, ['bound', 'tail'])
+    flags.keep_predictions(cfg, 'out')
+    assert cfg.test_evaluator[0].output_dir == 'out'
+    assert 'output_dir' not in cfg.test_evaluator[1]
+
+
+def test_upstreams_cityscapes_metric_must_not_remove_the_folder():
+    cfg = Config({'test_evaluator': {'type': 'CityscapesMetric'}})
+    flags.keep_predictions(cfg, 'out')
+    assert cfg.test_evaluator[0].keep_results
+
+
+def test_no_metric_that_writes():
+    cfg = Config({'test_evaluator': {'type': 'MarginBoundMetric'}})
+    with pytest.raises(ValueError, match='no metric in test_evaluator writes'):
+        flags.keep_predictions(cfg, 'out')
+
+
+def test_showing_needs_the_hook():
+    hook = {'type': 'SegVisualizationHook'}
+    cfg = make_cfg(default_hooks={'visualization': hook}, visualizer={})
+    flags.show_predictions(cfg, True, 'painted', 3.0)
+    assert cfg.default_hooks.visualization.draw
+    assert cfg.default_hooks.visualization.wait_time == 3.0
+    assert cfg.visualizer.save_dir == 'painted'
+    with pytest.raises(ValueError, match=r'default_hooks\.visualization'):
+        flags.show_predictions(make_cfg(), True, None, 2.0)
+
+
+def test_nothing_to_test():
+    cfg = Config({'load_from': 'model.pth'})
+    with pytest.raises(ValueError, match='no test_dataloader'):
+        flags.check_test(cfg)
+    cfg = make_cfg(test_dataloader={'a': 1}, load_from='nowhere.pth')
+    with pytest.raises(FileNotFoundError, match=r'nowhere\.pth does not'):
+        flags.check_test(cfg)
+    cfg.load_from = 'https://example.org/model.pth'
+    flags.check_test(cfg)

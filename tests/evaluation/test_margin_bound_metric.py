@@ -1,0 +1,150 @@
+"""MarginBoundMetric on samples as a segmentor gives them."""
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from mmengine import dist
+from mmseg.evaluation import IoUMetric
+
+from mmseg_margin.evaluation import MarginBoundMetric
+from mmseg_margin.evaluation.margin_sums import bound_scores, margin_sums
+from mmseg_margin.functional import margin_offsets
+
+CLASSES = ('road', 'car', 'rider')
+COUNTS = [9000, 800, 200]
+
+
+def make_sample(seed: int, size: int = 12) -> dict:
+    """Scores of one image, its labels and some ignored pixels."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(3, size, size, generator=generator)
+    labels = torch.randint(0, 3, (1, size, size), generator=generator)
+    scores = scores.scatter_add(0, labels, torch.ones(1, size, size))
+    labels[0, :2] = 255
+    return {
+        'seg_logits': {'data': scores},
+        'pred_sem_seg': {'data': scores.argmax(0, keepdim=True)},
+        'gt_sem_seg': {'data': labels},
+    }
+
+
+def make_metric(**kwargs) -> MarginBoundMetric:
+    metric = MarginBoundMetric(**{'class_counts': COUNTS, **kwargs})
+    metric.dataset_meta = {'classes': CLASSES}
+    return metric
+
+
+def expected_scores(seeds, tau: float = 10.0) -> dict[str, float]:
+    """All pixels of all images at once."""
+    samples = [make_sample(seed) for seed in seeds]
+    scores = torch.cat(
+        [s['seg_logits']['data'].flatten(1) for s in samples], 1
+    )
+    labels = torch.cat([s['gt_sem_seg']['data'].flatten() for s in samples])
+    kept = labels != 255
+    rho_0k, rho_k0 = map(torch.tensor, margin_offsets(COUNTS, tau))
+    sums = margin_sums(scores[:, kept].double(), labels[kept], rho_0k, rho_k0)
+    table = bound_scores(sums)
+    return {
+        'margin/mIoU': 100 * table['iou'].mean(),
+        'margin/mIoU_bound': 100 * table['bound'].mean(),
+        'margin/inside': 100 * table['inside'].mean(),
+    }
+
+
+def test_images_one_by_one_give_the_scores_of_all_pixels():
+    metric = make_metric(tau=50.0)
+    for seed in range(4):
+        metric.process({}, [make_sample(seed)])
+    found = metric.evaluate(4)
+    assert found == pytest.approx(expected_scores(range(4), 50.0), rel=1e-6)
+    assert found['margin/mIoU_bound'] < found['margin/mIoU']
+    assert 0 < found['margin/inside'] < 100
+
+
+def test_its_iou_is_upstreams():
+    ours, upstream = make_metric(), IoUMetric()
+    upstream.dataset_meta = {'classes': CLASSES}
+    for metric in (ours, upstream):
+        metric.process({}, [make_sample(seed) for seed in range(3)])
+    found = ours.evaluate(3)['margin/mIoU']
+    assert found == pytest.approx(upstream.evaluate(3)['mIoU'], abs=0.006)
+
+
+def test_a_second_evaluation_starts_from_nothing():
+    metric = make_metric()
+    results = []
+    for _ in range(2):
+        metric.process({}, [make_sample(0)])
+        results.append(metric.evaluate(1))
+    assert results[0] == results[1]
+
+
+def test_memory_does_not_grow_with_the_number_of_images():
+    metric = make_metric()
+    for seed in range(200):
+        metric.process({}, [make_sample(seed)])
+        assert not metric.results
+        kept = [v for v in vars(metric).values() if torch.is_tensor(v)]
+        assert sum(tensor.numel() for tensor in kept) <= 2 * 6 * len(CLASSES)
+
+
+def test_eps_is_given_only_where_it_is_defined():
+    for complexity, defined in ((None, False), (0.5, True), (0.9, False)):
+        metric = make_metric(complexity=complexity)
+        metric.process({}, [make_sample(0)])
+        assert ('margin/eps' in metric.evaluate(1)) == defined
+
+
+def test_counts_from_a_class_stats_file(tmp_path):
+    from mmseg_margin.stats import ClassStats
+
+    path = tmp_path / 'stats.json'
+    ClassStats(list(CLASSES), COUNTS, [3, 2, 1], [1, 1, 1]).to_json(path)
+    metric = make_metric(class_counts=str(path))
+    np.testing.assert_array_equal(metric.class_counts, COUNTS)
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'change', 'message'),
+    [
+        ({'class_counts': None}, {}, 'has no class counts'),
+        ({'class_counts': [1, 2]}, {}, '2 entries, but the data set has 3'),
+        ({'class_counts': [1, 2, 0]}, {}, 'rider'),
+        ({}, {'seg_logits': {'data': torch.rand(1, 12, 12)}}, 'got 1'),
+        ({'ignore_index': 254}, {}, 'Label 255 is neither'),
+    ],
+)
+def test_what_it_cannot_measure_it_explains(kwargs, change, message):
+    metric = make_metric(**kwargs)
+    with pytest.raises(ValueError, match=message):
+        metric.process({}, [{**make_sample(0), **change}])
+
+
+def evaluate_on_rank(
+    rank: int, world_size: int, store: str, size: int
+) -> None:
+    torch.distributed.init_process_group(
+        'gloo', init_method=f'file://{store}', rank=rank, world_size=world_size
+    )
+    metric = make_metric(tau=50.0, collect_dir=f'{store}_parts')
+    # As DefaultSampler: repeated from the start to fill the last round.
+    rounds = -(-size // world_size)
+    for i in range(rounds):
+        metric.process({}, [make_sample((i * world_size + rank) % size)])
+    found = metric.evaluate(size)
+    assert found == pytest.approx(expected_scores(range(size), 50.0), rel=1e-6)
+    dist.barrier()
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize('size', [4, 5])
+def test_ranks_together_count_every_image_once(tmp_path, size):
+    # Forked, because importing mmseg anew takes seconds for each rank.
+    mp.start_processes(
+        evaluate_on_rank,
+        (3, str(tmp_path / 'store'), size),
+        nprocs=3,
+        start_method='fork',
+    )

@@ -1,0 +1,85 @@
+"""Head, middle and tail beside upstream's figures."""
+
+import numpy as np
+import pytest
+import torch
+from mmseg.evaluation import IoUMetric
+
+from mmseg_margin.evaluation import TailIoUMetric, split_by_frequency
+
+CLASSES = tuple('abcde')
+COUNTS = [10, 500, 0, 70, 30]
+
+
+def evaluate(metric, seed=0):
+    """Two random images with five classes."""
+    generator = torch.Generator().manual_seed(seed)
+    metric.dataset_meta = {'classes': CLASSES}
+    for _ in range(2):
+        label = torch.randint(0, 5, (1, 8, 8), generator=generator)
+        noise = torch.randint(0, 5, (1, 8, 8), generator=generator)
+        keep = torch.rand((1, 8, 8), generator=generator) < 0.6
+        prediction = torch.where(keep, label, noise)
+        sample = {
+            'pred_sem_seg': {'data': prediction},
+            'gt_sem_seg': {'data': label},
+        }
+        metric.process({}, [sample])
+    results = list(metric.results)
+    return metric.evaluate(2), results
+
+
+@pytest.mark.parametrize(
+    ('counts', 'sizes'),
+    [
+        ([3], (0, 1, 0)),
+        ([3, 1], (1, 0, 1)),
+        (range(4), (1, 2, 1)),
+        (range(5), (2, 1, 2)),
+        (range(19), (6, 7, 6)),
+        (range(150), (50, 50, 50)),
+    ],
+)
+def test_every_class_is_in_one_third(counts, sizes):
+    thirds = split_by_frequency(counts)
+    assert tuple(map(len, thirds.values())) == sizes
+    members = np.concatenate(list(thirds.values()))
+    assert sorted(members) == list(range(len(counts)))
+
+
+def test_ranked_by_training_pixels():
+    thirds = split_by_frequency(COUNTS)
+    assert [thirds[name].tolist() for name in ('head', 'middle', 'tail')] == [
+        [1, 3],
+        [4],
+        [0, 2],
+    ]
+
+
+def test_adds_to_upstreams_figures():
+    ours, results = evaluate(TailIoUMetric(class_counts=COUNTS))
+    upstream, _ = evaluate(IoUMetric())
+    assert {key: ours[key] for key in upstream} == upstream
+    intersect = sum(areas[0] for areas in results)
+    union = sum(areas[1] for areas in results)
+    iou = (100 * intersect / union).numpy()
+    assert ours['mIoU_head'] == pytest.approx(iou[[1, 3]].mean(), abs=0.006)
+    assert ours['mIoU_middle'] == pytest.approx(iou[4], abs=0.006)
+    assert ours['mIoU_tail'] == pytest.approx(iou[[0, 2]].mean(), abs=0.006)
+
+
+def test_counts_may_come_from_a_hook():
+    metric = TailIoUMetric()
+    assert metric.needs_class_counts
+    metric.set_class_counts(COUNTS)
+    assert not metric.needs_class_counts
+    assert 'mIoU_tail' in evaluate(metric)[0]
+
+
+def test_without_counts_it_is_upstreams_metric():
+    assert evaluate(TailIoUMetric())[0] == evaluate(IoUMetric())[0]
+
+
+def test_counts_of_another_data_set_are_refused():
+    with pytest.raises(ValueError, match='3 entries, but the data set has 5'):
+        evaluate(TailIoUMetric(class_counts=[1, 2, 3]))

@@ -1,0 +1,155 @@
+"""Algorithm 1 and Theorem 1 against loops written from the paper."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmseg_margin.functional import (
+    generalisation_gap,
+    margin_offsets,
+    margin_ratios,
+    optimal_rho_0k,
+)
+
+# Public counts of Cityscapes train, 2975 fine images, in train-id order.
+CITYSCAPES = [
+    2036416525,
+    336090793,
+    1260636120,
+    36199498,
+    48454166,
+    67789506,
+    11477088,
+    30448193,
+    879783988,
+    63949536,
+    221979646,
+    67326424,
+    7463162,
+    386328286,
+    14772328,
+    12990290,
+    12863955,
+    5449152,
+    22861233,
+]
+ROAD, MOTORCYCLE = 0, 17
+
+counts = st.lists(st.integers(1, 10**9), min_size=2, max_size=30)
+
+
+def algorithm_1(pixels, tau, upsilon):
+    total = sum(pixels)
+    rho_0k, rho_k0 = [], []
+    for n in pixels:
+        share = n / total
+        mu = (
+            share
+            * math.sqrt(n)
+            / (upsilon * (total - n) - share * math.sqrt(total - n))
+        )
+        rho_0k.append(tau * math.sqrt(total - n) / n)
+        rho_k0.append(mu * rho_0k[-1])
+    return rho_0k, rho_k0
+
+
+@given(counts, st.floats(0.1, 100), st.floats(2, 100))
+@settings(max_examples=50, deadline=None)
+def test_offsets_equal_the_papers_loop(pixels, tau, upsilon):
+    expected = algorithm_1(pixels, tau, upsilon)
+    np.testing.assert_allclose(
+        margin_offsets(pixels, tau, upsilon), expected, rtol=1e-12
+    )
+
+
+def test_offsets_of_cityscapes():
+    rho_0k, rho_k0 = margin_offsets(CITYSCAPES)
+    assert rho_0k.argmin() == ROAD
+    assert rho_0k.argmax() == MOTORCYCLE
+    assert rho_0k.min() == pytest.approx(2.8997e-4, rel=1e-4)
+    assert rho_0k.max() == pytest.approx(0.136319, rel=1e-5)
+    assert rho_k0.min() == pytest.approx(5.6896e-11, rel=1e-4)
+    assert rho_k0.max() == pytest.approx(1.38363e-9, rel=1e-5)
+
+
+def test_twice_the_data_shrinks_the_offsets():
+    once = margin_offsets([900, 100]).rho_0k
+    twice = margin_offsets([1800, 200]).rho_0k
+    np.testing.assert_allclose(twice, once / math.sqrt(2))
+
+
+def test_an_absent_class_is_named():
+    with pytest.raises(ValueError, match=r'class 1 \(rider\) has no labelled'):
+        margin_offsets([9, 0, 5], class_names=['road', 'rider', 'car'])
+
+
+@pytest.mark.parametrize(('policy', 'offset'), [('zero', 0.0), ('max', 3.0)])
+def test_absent_class_policies(policy, offset):
+    rho_0k, rho_k0 = margin_offsets([900, 0, 100], absent_class=policy)
+    present = margin_offsets([900, 100])
+    np.testing.assert_allclose(rho_0k[[0, 2]], present.rho_0k)
+    np.testing.assert_allclose(rho_k0[[0, 2]], present.rho_k0)
+    assert rho_0k[1] == pytest.approx(offset)
+    assert rho_k0[1] == 0
+
+
+@pytest.mark.parametrize(
+    ('call', 'message'),
+    [
+        (lambda: margin_offsets([7, 0], absent_class='zero'), 'holds every'),
+        (lambda: margin_offsets([0, 0]), 'all zero'),
+        (lambda: margin_offsets([5]), 'at least two classes'),
+        (lambda: margin_offsets([5, -1]), 'not negative'),
+        (lambda: margin_offsets([5, math.nan]), 'finite'),
+        (lambda: margin_offsets([5, 5], tau=0), 'tau must be positive'),
+        (lambda: margin_offsets([5, 5], upsilon=-1), 'upsilon must be'),
+        (lambda: margin_offsets([5, 5], absent_class='?'), 'absent_class'),
+    ],
+)
+def test_degenerate_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_error_on_a_small_upsilon_names_one_that_works():
+    with pytest.raises(ValueError, match='choose upsilon above') as error:
+        margin_offsets([900, 1], upsilon=1e-3)
+    smallest = float(str(error.value).rstrip('.').split()[-1])
+    assert (margin_ratios([900, 1], smallest * 1.01) > 0).all()
+
+
+def test_gap_equals_the_papers_sum():
+    pixels, complexity = [4000, 1000, 200], 1e-3
+    rho_0k, rho_k0 = margin_offsets(pixels)
+    total, K = sum(pixels), len(pixels)
+    expected = 0
+    for n, r0, r1 in zip(pixels, rho_0k, rho_k0, strict=True):
+        top = math.sqrt(total - n) + math.sqrt(n) / (r1 / r0)
+        bottom = n * r0 / (4 * K * complexity) - math.sqrt(total - n)
+        expected += top / bottom / K
+    gap = generalisation_gap(pixels, rho_0k, rho_k0, complexity)
+    assert gap == pytest.approx(expected, rel=1e-12)
+
+
+def test_gap_is_undefined_for_offsets_too_small():
+    rho_0k, rho_k0 = margin_offsets([400, 100], tau=1e-6)
+    assert math.isnan(generalisation_gap([400, 100], rho_0k, rho_k0, 1.0))
+
+
+@given(counts, st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_corollary_1_no_other_offsets_of_the_same_sum_are_better(pixels, seed):
+    rng = np.random.default_rng(seed)
+    mu = margin_ratios(pixels, upsilon=10.0)
+    complexity = 1 / (8 * len(pixels))
+    best = optimal_rho_0k(
+        pixels, total=20 * margin_offsets(pixels, 1.0, 10.0).rho_0k.sum()
+    )
+    gap = generalisation_gap(pixels, best, mu * best, complexity)
+    other = best * rng.uniform(0.5, 1.5, len(best))
+    other *= best.sum() / other.sum()
+    worse = generalisation_gap(pixels, other, mu * other, complexity)
+    assert math.isnan(worse) or gap <= worse * (1 + 1e-9)

@@ -1,0 +1,75 @@
+"""Statistics and states to and from losses, under any wrapper."""
+
+import pytest
+import torch
+from torch import nn
+
+from mmseg_margin.hooks.handover import (
+    hand_over_stats,
+    load_training_states,
+    margin_settings,
+    training_states,
+)
+from mmseg_margin.stats import ClassStats
+from tests.hooks.builders import CountingLoss
+
+STATS = ClassStats(['a', 'b'], [30, 70], [3, 4], [60, 90])
+
+
+class Wrapper(nn.Module):
+    """Like DistributedDataParallel, which keeps the model in ``module``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def model_with(loss: nn.Module) -> nn.Module:
+    return nn.ModuleDict({'head': nn.ModuleDict({'loss': loss})})
+
+
+@pytest.fixture(params=['plain', 'wrapped', 'loss compiled', 'both'])
+def loss_and_model(request):
+    loss: nn.Module = CountingLoss()
+    inner = loss
+    if request.param in ('loss compiled', 'both'):
+        inner = torch.compile(loss, backend='eager')
+    model = model_with(inner)
+    if request.param in ('wrapped', 'both'):
+        model = Wrapper(Wrapper(model))
+    return loss, model
+
+
+def test_counts_arrive(loss_and_model):
+    loss, model = loss_and_model
+    receivers = hand_over_stats(model, STATS)
+    assert loss.counts == [30, 70]
+    assert margin_settings(receivers) == {'tau': 5.0, 'upsilon': 2.0}
+
+
+def test_states_have_the_names_of_the_plain_model(loss_and_model):
+    loss, model = loss_and_model
+    loss.steps = 7.0
+    assert training_states(model) == {'head.loss': {'steps': [7.0]}}
+    load_training_states(model, {'head.loss': {'steps': [9.0]}})
+    assert loss.steps == 9
+    load_training_states(model, {'other.loss': {'steps': [1.0]}})
+    assert loss.steps == 9
+
+
+def test_whole_statistics_are_preferred_to_counts():
+    class Both(CountingLoss):
+        def set_class_stats(self, stats):
+            self.stats = stats
+
+    loss = Both()
+    hand_over_stats(model_with(loss), STATS)
+    assert loss.stats is STATS
+    assert loss.counts is None
+
+
+def test_nobody_to_receive():
+    model = model_with(nn.ReLU())
+    assert hand_over_stats(model, STATS) == []
+    assert margin_settings([]) == {}
+    assert training_states(model) == {}

@@ -1,0 +1,187 @@
+"""MarginCalibrationLoss as a decode head, a sampler and a trainer use it."""
+
+import copy
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from mmengine.registry import init_default_scope
+from mmseg.registry import MODELS
+from torch import nn
+
+from mmseg_margin import MarginCalibrationLoss
+from mmseg_margin.functional import margin_offsets, reference_loss
+
+COUNTS = [900, 80, 20]
+
+
+def build(**kwargs):
+    init_default_scope('mmseg')
+    config = dict(
+        type='MarginCalibrationLoss', class_counts=COUNTS, backend='eager'
+    )
+    return MODELS.build(config | kwargs)
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, 3, 6, 8, generator=generator)
+    labels = torch.randint(0, 3, (2, 6, 8), generator=generator)
+    labels[:, 0] = 255
+    return scores, labels
+
+
+def offsets(tau=10.0):
+    return (
+        torch.from_numpy(rho).float() for rho in margin_offsets(COUNTS, tau)
+    )
+
+
+@pytest.mark.parametrize('form', ['paper', 'target'])
+@pytest.mark.parametrize('tau', [1.0, 30.0])
+def test_it_is_the_papers_objective(batch, form, tau):
+    loss = build(form=form, tau=tau)(*batch)
+    expected = reference_loss(*batch, *offsets(tau), form=form)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_the_authors_code_by_parameters(batch):
+    """The positive term K times, natural logarithm, a mean over K as well."""
+    scores, labels = batch
+    rho_0k, rho_k0 = margin_offsets(COUNTS)
+    total, pixels, K = 0.0, 0, 3
+    for n, y, x in np.ndindex(*labels.shape):
+        label = int(labels[n, y, x])
+        if label == 255:
+            continue
+        pixels += 1
+        s = scores[n, :, y, x].double().tolist()
+        for k in range(K):
+            margin = s[k] - max(s[:k] + s[k + 1 :])
+            if k == label:
+                total += K * math.log1p(math.exp(rho_k0[k] - margin))
+            else:
+                total += math.log1p(math.exp(rho_0k[k] + margin))
+    loss = build(pos_weight='num_classes', log_base='e', class_mean=True)
+    expected = total / (pixels * K)
+    assert float(loss(*batch)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_reductions_weights_and_average(batch):
+    scores, labels = batch
+    each = build()(scores, labels, reduction_override='none')
+    labelled = labels != 255
+    assert each.shape == labels.shape
+    assert (each[~labelled] == 0).all()
+    close = torch.testing.assert_close
+    close(build()(*batch), each[labelled].mean())
+    close(build(avg_non_ignore=False)(*batch), each.mean())
+    close(build(reduction='sum')(*batch), each.sum())
+    close(build(loss_weight=0.4)(*batch), 0.4 * each[labelled].mean())
+    close(build()(*batch, avg_factor=7), each.sum() / 7)
+    weight = torch.rand(labels.shape)
+    close(
+        build()(*batch, weight=weight),
+        (weight * each).sum() / labelled.sum(),
+    )
+
+
+def test_class_weights_average_like_cross_entropy(batch):
+    scores, labels = batch
+    weights = [1.0, 2.0, 5.0]
+    each = build()(scores, labels, reduction_override='none')
+    pixel = torch.tensor([*weights, 0.0])[labels.clamp(max=3)]
+    expected = (pixel * each).sum() / pixel.sum()
+    loss = build(class_weight=weights)(*batch)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_all_ignored_is_a_connected_zero(batch):
+    scores = batch[0].requires_grad_()
+    loss = build()(scores, torch.full_like(batch[1], 255))
+    loss.backward()
+    assert loss == 0
+    assert (scores.grad == 0).all()
+
+
+def test_counts_from_json(batch, tmp_path):
+    from mmseg_margin import ClassStats
+
+    stats = ClassStats(['a', 'b', 'c'], COUNTS, [3, 2, 1], [1000, 900, 100])
+    path = tmp_path / 'stats.json'
+    stats.to_json(path)
+    assert json.loads(path.read_text())['counts'] == COUNTS
+    loss = build(class_counts=str(path))
+    torch.testing.assert_close(loss(*batch), build()(*batch))
+
+
+def test_without_statistics_it_names_the_hook(batch):
+    with pytest.raises(RuntimeError, match='ClassStatsHook'):
+        build(class_counts=None)(*batch)
+
+
+def test_a_head_of_other_size_is_an_error(batch):
+    with pytest.raises(ValueError, match='3 classes but the statistics 2'):
+        build(class_counts=[5, 5])(*batch)
+
+
+@pytest.mark.parametrize('value', [3, 200, -1])
+def test_a_wrong_label_is_named(batch, value):
+    scores, labels = batch
+    labels[0, 3, 3] = value
+    with pytest.raises(ValueError, match=rf'Labels \[{value}\] lie outside'):
+        build()(scores, labels)
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'message'),
+    [
+        ({'loss_name': 'margin'}, 'must contain "loss"'),
+        ({'class_balance': 'fair'}, 'class_balance'),
+        ({'class_counts': [5, 0]}, 'no labelled pixel'),
+        ({'class_balance': 'iou', 'momentum': 1.0}, 'momentum'),
+    ],
+)
+def test_bad_settings(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        MarginCalibrationLoss(**kwargs)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision_under_autocast(batch, dtype):
+    scores, labels = batch
+    half = scores.to(dtype).requires_grad_()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        loss = build()(half, labels)
+    (1024 * loss).backward()
+    full = scores.to(dtype).float().requires_grad_()
+    (1024 * build()(full, labels)).backward()
+    assert loss.dtype == torch.float32
+    assert half.grad.dtype == dtype
+    torch.testing.assert_close(half.grad.float(), full.grad, rtol=2e-2, atol=1)
+
+
+def test_copies_pickles_and_state_dicts(batch):
+    loss = build(class_balance='iou')
+    expected = loss.eval()(*batch)
+    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        torch.testing.assert_close(twin(*batch), expected)
+    # Checkpoints stay interchangeable with those of any other loss.
+    assert loss.state_dict() == {}
+    assert nn.Sequential(loss).load_state_dict({}, strict=True)
+
+
+def test_counts_of_the_config_win_over_the_hooks(batch):
+    from mmseg_margin import ClassStats
+
+    other = ClassStats(['a', 'b', 'c'], [1, 1, 1], [1, 1, 1], [3, 3, 3])
+    fixed, open_to_all = build(), build(class_counts=None)
+    fixed.set_class_stats(other)
+    open_to_all.set_class_stats(other)
+    expected = build()(*batch)
+    torch.testing.assert_close(fixed(*batch), expected)
+    assert not torch.allclose(open_to_all(*batch), expected)

@@ -1,0 +1,99 @@
+"""COPLENet: shape, size, checkpointing, and whether it learns."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from mmseg.registry import MODELS
+from torch import Tensor, nn
+
+import mmseg_margin.models  # noqa: F401
+from mmseg_margin.datasets.instrument_synthesis import render, sample_scene
+
+HEAD = dict(type='COPLEHead', num_classes=5, align_corners=False)
+SIZE = (64, 48)
+
+
+def build(**settings: object) -> nn.Sequential:
+    backbone = MODELS.build(dict(type='COPLENet', **settings))
+    return nn.Sequential(backbone, MODELS.build(HEAD))
+
+
+def embedded_images(number: int) -> tuple[Tensor, Tensor]:
+    """Normalised images (N, 3, H, W) and labels (N, H, W) of the generator."""
+    width, height = SIZE
+    pairs = [
+        render(sample_scene(0, 'train', i, width / height), width, height)
+        for i in range(number)
+    ]
+    images = torch.from_numpy(np.stack([image for image, _ in pairs]))
+    images = images.permute(0, 3, 1, 2).float()
+    labels = np.stack([label for _, label in pairs]).astype(np.int64)
+    std, mean = torch.std_mean(images, dim=(0, 2, 3), keepdim=True)
+    return (images - mean) / std, torch.from_numpy(labels)
+
+
+# 50 x 70 is no multiple of 16, so the skips decide the size going up.
+@pytest.mark.parametrize('size', [(64, 96), (50, 70)])
+def test_scores_have_the_size_of_the_image(size):
+    with torch.no_grad():
+        assert build()(torch.rand(2, 3, *size)).shape == (2, 5, *size)
+
+
+def test_parameter_count_of_the_authors_network():
+    network = build()
+    assert sum(p.numel() for p in network.parameters()) == 2_634_869
+
+
+def test_design_of_the_paper():
+    backbone = build()[0]
+    branches = backbone.aspp.branches
+    assert [conv.dilation[0] for conv in branches] == [1, 2, 4, 6]
+    dropouts = [m.p for m in backbone.down.modules() if type(m) is nn.Dropout]
+    assert dropouts == [0.0, 0.3, 0.4, 0.5]
+    assert all(up.bridge.conv.kernel_size == (1, 1) for up in backbone.up)
+
+
+def test_checkpointing_gives_the_same_gradients():
+    networks = [build(with_cp=with_cp) for with_cp in (False, True)]
+    networks[1].load_state_dict(networks[0].state_dict())
+    image = torch.rand(2, 3, 32, 32)
+    for network in networks:
+        # The same dropout in both, and again when blocks are recomputed.
+        torch.manual_seed(0)
+        network(image).square().mean().backward()
+    gradients = [[p.grad for p in net.parameters()] for net in networks]
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_overfits_four_images_of_the_embedded_set():
+    images, labels = embedded_images(4)
+    torch.manual_seed(0)
+    network = build()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=8e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=8e-3, total_steps=140
+    )
+    for _ in range(140):
+        optimizer.zero_grad()
+        F.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+        schedule.step()
+
+    network.eval()
+    with torch.no_grad():
+        predicted = network(images).argmax(dim=1)
+    overlap = [
+        ((predicted == k) & (labels == k)).sum()
+        / ((predicted == k) | (labels == k)).sum()
+        for k in range(5)
+    ]
+    assert min(overlap) > 0.6
+    assert sum(overlap) / 5 > 0.8
+
+
+def test_impossible_settings_are_named():
+    with pytest.raises(ValueError, match='dropout'):
+        build(dropout=(0.0, 0.5))
+    with pytest.raises(ValueError, match='must double'):
+        build(widths=(16, 32, 48, 64, 96))

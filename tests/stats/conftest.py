@@ -1,0 +1,24 @@
+"""Transforms are looked up as in a config of MMSegmentation."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from mmengine.logging import MMLogger
+from mmengine.registry import init_default_scope
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _mmseg_scope() -> None:
+    init_default_scope('mmseg')
+
+
+@pytest.fixture
+def log(tmp_path) -> Callable[[], str]:
+    """What was logged since the test began."""
+    path = tmp_path / 'test.log'
+    name = f'stats test {next(_numbers)}'
+    MMLogger.get_instance(name, log_file=str(path))
+    return path.read_text

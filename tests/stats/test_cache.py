@@ -1,0 +1,200 @@
+"""The cache: same files, same result, whatever happened in between."""
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
+from mmseg_margin.stats.cache import default_cache_dir
+from mmseg_margin.stats.file_loader import FileLoader
+from tests.layouts import label_array, write_label
+from tests.stats.builders import CLASSES, SIZE, open_set, write_set
+
+KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '12'))
+LABELS = LabelRange(None)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return StatsCache(tmp_path / 'cache')
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_set(tmp_path / 'data')
+
+
+def watch_labels(monkeypatch):
+    """The labels that are opened from now on."""
+    opened: list[str] = []
+    load = FileLoader.load
+
+    def counted(self, info):
+        opened.append(info['seg_map_path'])
+        return load(self, info)
+
+    monkeypatch.setattr(FileLoader, 'load', counted)
+    return opened
+
+
+def test_second_run_reads_no_label(root, cache, monkeypatch):
+    first = collect_stats(open_set(root), LABELS, cache).stats
+    opened = watch_labels(monkeypatch)
+    assert collect_stats(open_set(root), LABELS, cache).stats == first
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    'change', ['content', 'mtime', 'image', 'classes', 'mapping', 'ignore']
+)
+def test_any_change_is_a_new_scan(root, cache, monkeypatch, change):
+    collect_stats(open_set(root), LABELS, cache)
+    opened = watch_labels(monkeypatch)
+    kwargs, labels = {}, LABELS
+    if change == 'content':
+        pixels = label_array(SIZE, (0, 1), 99)
+        write_label(root / 'ann' / '0003.png', pixels)
+    elif change == 'mtime':
+        os.utime(root / 'ann' / '0003.png', ns=(1, 1))
+    elif change == 'image':
+        os.utime(root / 'img' / '0003.png', ns=(1, 1))
+    elif change == 'classes':
+        kwargs = {'classes': ('a', *CLASSES[1:])}
+    elif change == 'mapping':
+        kwargs = {'reduce_zero_label': True}
+    else:
+        labels = LabelRange(None, 3)
+    collect_stats(open_set(root, **kwargs), labels, cache)
+    assert len(opened) == 6
+
+
+def damage_truncate(path):
+    path.write_text(path.read_text()[:40])
+
+
+def damage_empty(path):
+    path.write_bytes(b'')
+
+
+def damage_value(path):
+    data = json.loads(path.read_text())
+    data['counts'][0] = -5
+    path.write_text(json.dumps(data))
+
+
+def damage_binary(path):
+    path.write_bytes(bytes(range(256)))
+
+
+def damage_other(path):
+    data = json.loads(path.read_text())
+    data['provenance']['fingerprint'] = 'of other files'
+    path.write_text(json.dumps(data))
+
+
+def damage_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    'damage',
+    [
+        damage_truncate,
+        damage_empty,
+        damage_value,
+        damage_binary,
+        damage_other,
+        damage_folder,
+    ],
+)
+def test_damaged_files_are_ignored_with_a_word(root, cache, damage, log):
+    right = collect_stats(open_set(root), LABELS, cache).stats
+    (path,) = cache.folder.glob('*.json')
+    damage(path)
+    assert collect_stats(open_set(root), LABELS, cache).stats == right
+    assert str(path) in log()
+    if damage is not damage_folder:  # and it is put right
+        assert cache.load(path.stem) == right
+
+
+def test_problems_are_not_cached(root, cache):
+    (root / 'ann' / '0003.png').unlink()
+    assert collect_stats(open_set(root), LABELS, cache).findings
+    assert not list(cache.folder.glob('*'))
+
+
+def test_own_transforms_are_not_cached(root, cache):
+    pipeline = [{'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}]
+    collect_stats(open_set(root, pipeline=pipeline), LABELS, cache)
+    assert not list(cache.folder.glob('*'))
+
+
+def test_unwritable_folder_is_no_reason_to_fail(root, tmp_path, log):
+    (tmp_path / 'file').write_text('in the way')
+    cache = StatsCache(tmp_path / 'file' / 'cache')
+    assert collect_stats(open_set(root), LABELS, cache).stats.total > 0
+    assert 'not cached' in log()
+
+
+def test_abandoned_drafts_are_removed_and_fresh_ones_kept(root, cache):
+    cache.folder.mkdir()
+    old, new = cache.folder / 'old.tmp', cache.folder / 'new.tmp'
+    old.write_text('{')
+    new.write_text('{')
+    os.utime(old, (0, 0))
+    collect_stats(open_set(root), LABELS, cache)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_default_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    assert default_cache_dir() == tmp_path / 'mmseg_margin' / 'class_stats'
+
+
+def fork_and_kill(work, after):
+    """Run ``work`` in a child and kill it after so many seconds."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        work()
+        os._exit(0)
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_killed_at_any_moment(tmp_path, cache):
+    """Scan and write, killed at random moments: the next run is right.
+
+    ``MMSEG_MARGIN_KILLS=50`` makes a longer test of it.
+    """
+    root = write_set(tmp_path / 'data', 40, size=(160, 120))
+    right = collect_stats(open_set(root), LABELS).stats
+    rng = random.Random(0)
+
+    def scan():
+        collect_stats(open_set(root), LABELS, cache, num_threads=1)
+
+    def write():
+        while True:
+            cache.store(right)
+
+    start = time.monotonic()
+    scan()
+    duration = time.monotonic() - start
+    for kill in range(KILLS):
+        for path in cache.folder.glob('*.json'):
+            if kill % 3:
+                path.unlink()
+        during_scan = kill % 2
+        longest = 1.2 * duration if during_scan else 0.05
+        fork_and_kill(scan if during_scan else write, rng.random() * longest)
+        for path in cache.folder.glob('*.json'):
+            assert cache.load(path.stem) == right
+        assert collect_stats(open_set(root), LABELS, cache).stats == right

@@ -1,0 +1,136 @@
+"""Decoding against mmcv's, which ``LoadAnnotations`` uses."""
+
+import io
+
+import mmcv
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from mmseg_margin.stats.decode import (
+    LabelDecoder,
+    NotAnIndexMapError,
+    histogram,
+)
+from mmseg_margin.stats.file_errors import LOADING_ERRORS
+from tests.stats.builders import bomb_png
+
+RNG = np.random.default_rng(0)
+
+
+def encode(image: Image.Image, fmt: str = 'PNG', **kwargs) -> bytes:
+    file = io.BytesIO()
+    image.save(file, fmt, **kwargs)
+    return file.getvalue()
+
+
+def grey(height: int, width: int, high: int = 256) -> np.ndarray:
+    return RNG.integers(0, high, (height, width)).astype(np.uint8)
+
+
+def palette(pixels: np.ndarray, bits: int) -> bytes:
+    image = Image.fromarray(pixels)
+    image.putpalette([7 * i % 256 for i in range(3 * 2**bits)])
+    return encode(image, bits=bits)
+
+
+LABELS = {
+    'grey': encode(Image.fromarray(grey(33, 47))),
+    'single pixel': encode(Image.fromarray(grey(1, 1))),
+    'one row': encode(Image.fromarray(grey(1, 50))),
+    'palette': palette(grey(33, 47), 8),
+    'palette of 4 bits': palette(grey(33, 47, 16), 4),
+    'palette of 2 bits': palette(grey(33, 47, 4), 2),
+    'palette of 1 bit': palette(grey(33, 47, 2), 1),
+    'black and white': encode(Image.fromarray(grey(9, 11, 2) > 0)),
+    '16 bits': encode(
+        Image.fromarray(RNG.integers(0, 2**16, (20, 30)).astype(np.uint16))
+    ),
+    '16 bits, small': encode(
+        Image.fromarray(RNG.integers(0, 200, (20, 30)).astype(np.uint16))
+    ),
+    'TIFF of 32 bits': encode(
+        Image.fromarray(RNG.integers(0, 2**31, (20, 30)).astype(np.int32)),
+        'TIFF',
+    ),
+    'BMP': encode(Image.fromarray(grey(21, 31)), 'BMP'),
+    'JPEG': encode(Image.fromarray(grey(21, 31)), 'JPEG'),
+    'transparent palette': encode(
+        Image.fromarray(grey(21, 31)).convert('P'), transparency=3
+    ),
+}
+
+
+@pytest.mark.parametrize('name', LABELS)
+def test_histogram_is_that_of_load_annotations(name):
+    content = LABELS[name]
+    array = mmcv.imfrombytes(content, flag='unchanged', backend='pillow')
+    expected = np.bincount(array.astype(np.uint8).ravel(), minlength=256)
+    decoded = LabelDecoder()(content)
+    np.testing.assert_array_equal(decoded.histogram, expected)
+    assert decoded.size == array.shape[::-1]
+    assert decoded.wrapped == bool(array.max() > 255)
+
+
+def test_memory_is_reused_without_traces():
+    decode = LabelDecoder()
+    for size in (900, 30, 700, 901):
+        pixels = grey(size, size, 5)
+        decoded = decode(encode(Image.fromarray(pixels)))
+        expected = np.bincount(pixels.ravel(), minlength=256)
+        np.testing.assert_array_equal(decoded.histogram, expected)
+
+
+@pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
+def test_colours_are_no_class_indices(mode):
+    with pytest.raises(NotAnIndexMapError, match='channels instead of one'):
+        LabelDecoder()(encode(Image.new(mode, (8, 8))))
+
+
+def test_a_decompression_bomb_is_not_decoded():
+    with pytest.raises(Image.DecompressionBombError, match='3600000000'):
+        LabelDecoder()(bomb_png(60000))
+
+
+@given(
+    st.integers(0, 2_100_000),
+    st.sampled_from([1, 2, 3, 8, 20, 64, 3000, 10**6]),
+    st.integers(1, 256),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=40, deadline=None)
+def test_histogram_of_runs(size, longest_run, num_values, seed):
+    rng = np.random.default_rng(seed)
+    runs = rng.integers(1, longest_run + 1, size // max(longest_run // 4, 1))
+    values = rng.integers(0, num_values, len(runs)).astype(np.uint8)
+    values = np.repeat(values, runs)[:size]
+    expected = np.bincount(values, minlength=256)
+    np.testing.assert_array_equal(histogram(values), expected)
+
+
+@pytest.mark.filterwarnings('ignore::UserWarning')
+def test_damaged_files_are_read_as_by_mmcv_or_refused(monkeypatch):
+    """Nothing but the listed errors, and never a pixel of an earlier file."""
+    monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 10**6)
+    rng = np.random.default_rng(2)
+    decode = LabelDecoder()
+    contents = list(LABELS.values())
+    outcomes = set()
+    for _ in range(1500):
+        damaged = bytearray(contents[rng.integers(len(contents))])
+        for _ in range(rng.integers(1, 5)):
+            damaged[rng.integers(len(damaged))] = rng.integers(256)
+        if rng.random() < 0.3:
+            del damaged[rng.integers(len(damaged)) :]
+        try:
+            counts = decode(bytes(damaged)).histogram
+        except LOADING_ERRORS as error:
+            outcomes.add(type(error))
+            continue
+        outcomes.add(None)
+        array = mmcv.imfrombytes(damaged, flag='unchanged', backend='pillow')
+        expected = np.bincount(array.astype(np.uint8).ravel(), minlength=256)
+        np.testing.assert_array_equal(counts, expected)
+    assert {None, OSError} <= outcomes

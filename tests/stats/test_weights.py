@@ -1,0 +1,67 @@
+"""Class weights against their definitions, written out slowly."""
+
+import statistics
+
+import pytest
+
+from mmseg_margin.stats import ClassStats, class_weights
+
+COUNTS = [700, 200, 90, 10]
+
+
+def test_inverse_gives_every_class_the_same_total():
+    weights = class_weights(COUNTS, 'inverse')
+    totals = [w * n for w, n in zip(weights, COUNTS, strict=True)]
+    assert totals == pytest.approx([250.0] * 4)
+
+
+def test_median_frequency_within_the_images_that_show_a_class():
+    images = [{'a': 60, 'b': 40}, {'a': 10}, {'b': 5, 'c': 95}]
+    counts = [70, 45, 95]
+    image_pixels = [110, 200, 100]
+    share = {
+        name: sum(image.get(name, 0) for image in images)
+        / sum(sum(image.values()) for image in images if name in image)
+        for name in 'abc'
+    }
+    median = statistics.median(share.values())
+    weights = class_weights(counts, 'median', image_pixels)
+    assert weights == pytest.approx([median / share[n] for n in 'abc'])
+    stats = ClassStats(list('abc'), counts, [2, 2, 1], image_pixels)
+    assert stats.class_weights('median') == weights
+
+
+def test_median_without_image_pixels_uses_the_share_of_all():
+    weights = class_weights(COUNTS, 'median')
+    assert weights == pytest.approx([145 / n for n in COUNTS])
+
+
+def test_effective_number_of_samples():
+    beta = 1 - len(COUNTS) / sum(COUNTS)
+    effective = [(1 - beta**n) / (1 - beta) for n in COUNTS]
+    inverse = [1 / number for number in effective]
+    expected = [len(COUNTS) * x / sum(inverse) for x in inverse]
+    assert class_weights(COUNTS, 'effective') == pytest.approx(expected)
+
+
+def test_effective_number_of_very_many_pixels():
+    counts = [n * 10**9 for n in COUNTS]
+    few, many = (class_weights(c, 'effective') for c in (COUNTS, counts))
+    assert many == pytest.approx(few, rel=0.01)
+
+
+@pytest.mark.parametrize('method', ['inverse', 'median', 'effective'])
+def test_absent_class_gets_one_and_changes_no_other(method):
+    with_absent = class_weights([0, *COUNTS], method, [0] + [1000] * 4)
+    assert with_absent[0] == 1
+    assert with_absent[1:] == class_weights(COUNTS, method, [1000] * 4)
+
+
+def test_one_class_and_one_pixel():
+    for method in ('inverse', 'median', 'effective'):
+        assert class_weights([1], method) == [1.0]
+
+
+def test_unknown_method():
+    with pytest.raises(ValueError, match="method='log' is not one of"):
+        class_weights(COUNTS, 'log')

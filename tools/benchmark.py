@@ -1,0 +1,23 @@
+"""Measure the product against its peers, interleaved in one run."""
+
+import argparse
+
+from benchmarks import loss, scan
+
+SUBJECTS = {
+    'loss': (loss, 'time and memory of the objectives'),
+    'scan': (scan, 'time of the label scan'),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    subjects = parser.add_subparsers(dest='subject', required=True)
+    for name, (module, text) in SUBJECTS.items():
+        module.add_arguments(subjects.add_parser(name, help=text))
+    args = parser.parse_args()
+    SUBJECTS[args.subject][0].run(args)
+
+
+if __name__ == '__main__':
+    main()

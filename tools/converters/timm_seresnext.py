@@ -1,0 +1,40 @@
+"""Convert timm's seresnext50_32x4d weights to the SEResNeXt backbone.
+
+timm itself is not needed: SOURCE is the downloaded .pth or .bin file.
+"""
+
+import argparse
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+
+from mmseg_margin.models import convert_timm_seresnext
+from mmseg_margin.tooling.cli import report_errors
+
+
+def read_weights(path: Path) -> dict:
+    try:
+        state = torch.load(path, map_location='cpu', weights_only=True)
+    except UnpicklingError as error:
+        raise ValueError(
+            f"'{path}' is not a PyTorch file of weights: download the .pth or "
+            '.bin file, not .safetensors.'
+        ) from error
+    return state.get('state_dict', state)
+
+
+@report_errors
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('source', type=Path, metavar='SOURCE')
+    parser.add_argument('target', type=Path, metavar='TARGET')
+    args = parser.parse_args()
+    converted = convert_timm_seresnext(read_weights(args.source))
+    args.target.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({'state_dict': converted}, args.target)
+    print(f'{len(converted)} tensors in {args.target}.')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,84 @@
+"""Make the embedded data set of instrument parts."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from mmseg_margin.datasets.instrument_synthesis import (
+    CLASSES,
+    SPLITS,
+    Settings,
+    class_shares,
+    write_dataset,
+)
+from mmseg_margin.datasets.instrument_synthesis.writer import FORMATS
+
+
+def parse_args() -> argparse.Namespace:
+    default = Settings()
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        '--out',
+        type=Path,
+        default=Path('data/instrument_parts'),
+        help='folder to make',
+    )
+    parser.add_argument(
+        '--size',
+        type=int,
+        nargs=2,
+        metavar=('WIDTH', 'HEIGHT'),
+        default=(default.width, default.height),
+        help='size of the images in pixels',
+    )
+    parser.add_argument(
+        '--counts',
+        type=int,
+        nargs=3,
+        metavar=('TRAIN', 'VAL', 'TEST'),
+        default=(default.train, default.val, default.test),
+        help='number of images of each split',
+    )
+    parser.add_argument(
+        '--seed', type=int, default=default.seed, help='seed of the scenes'
+    )
+    parser.add_argument(
+        '--format',
+        choices=FORMATS,
+        default=default.image_format,
+        help='format of the images; labels are palette PNGs',
+    )
+    return parser.parse_args()
+
+
+def print_shares(root: Path) -> None:
+    print('share of pixels, %' + ''.join(f'{c:>12}' for c in CLASSES))
+    for split in SPLITS:
+        shares = 100 * class_shares(root, split)
+        print(f'{split:18}' + ''.join(f'{share:12.2f}' for share in shares))
+
+
+def main() -> None:
+    args = parse_args()
+    try:
+        settings = Settings(
+            *args.size, *args.counts, args.seed, image_format=args.format
+        )
+        total = sum(args.counts)
+
+        def show(number: int) -> None:
+            if number % 40 == 0 or number == total:
+                print(f'{number}/{total} images', flush=True)
+
+        made = write_dataset(args.out, settings, show)
+    except (ValueError, OSError) as error:
+        sys.exit(f'make_instrument_parts: {error}')
+    print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
+    print_shares(args.out)
+
+
+if __name__ == '__main__':
+    main()

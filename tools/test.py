@@ -1,0 +1,88 @@
+"""Test a checkpoint, or make a submission for a data set's server."""
+
+import argparse
+import os
+
+import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
+from mmseg_margin.evaluation import flags, make_submission, use_tta
+from mmseg_margin.evaluation.tta import MODES
+from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
+from mmseg_margin.tooling.data_check import check_folders
+from mmseg_margin.tooling.launch import (
+    build_runner,
+    init_distributed,
+    load_config,
+    prepare_for_device,
+    set_work_dir,
+)
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('config', help='config file')
+    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument(
+        '--out',
+        help='folder for the predictions, or for the submission '
+        '(default: submission in the work dir)',
+    )
+    parser.add_argument(
+        '--format-only',
+        action='store_true',
+        help='predict the unlabelled test split, check the label images and '
+        'pack them for the server (Cityscapes, ADE20K, VOC2012)',
+    )
+    parser.add_argument(
+        '--tta',
+        nargs='?',
+        const='ms-flip',
+        choices=MODES,
+        help='test-time augmentation; without a value: ms-flip',
+    )
+    parser.add_argument(
+        '--metrics',
+        nargs='+',
+        default=[],
+        choices=flags.METRIC_CHOICES,
+        help='measure more than the config says: mIoU of head, middle and '
+        'tail; the IoU bound; its gap to the training set; the four scores '
+        'of Cityscapes',
+    )
+    parser.add_argument('--show', action='store_true', help='show predictions')
+    parser.add_argument('--show-dir', help='folder for painted predictions')
+    parser.add_argument(
+        '--wait-time', type=float, default=2, help='seconds for each --show'
+    )
+    add_runner_arguments(parser)
+    return parser.parse_args(argv)
+
+
+@report_errors
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    cfg = load_config(args.config, args.cfg_options)
+    cfg.launcher = args.launcher
+    cfg.load_from = args.checkpoint
+    set_work_dir(cfg, args.config, args.work_dir)
+    flags.check_test(cfg)
+    if args.show or args.show_dir:
+        flags.show_predictions(cfg, args.show, args.show_dir, args.wait_time)
+    prepare_for_device(cfg)
+    init_distributed(args.launcher)
+    if args.tta:
+        use_tta(cfg, args.tta)
+    if args.format_only:
+        out = args.out or os.path.join(cfg.work_dir, 'submission')
+        make_submission(cfg, out)
+        return
+    check_folders(cfg, ('test',))
+    flags.add_metrics(cfg, args.metrics)
+    flags.add_hook(cfg, 'TrainingCountsHook')
+    if args.out:
+        flags.keep_predictions(cfg, args.out)
+    build_runner(cfg).test()
+
+
+if __name__ == '__main__':
+    main()

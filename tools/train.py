@@ -1,0 +1,76 @@
+"""Train a segmentor: upstream's flags, and ``--loss`` for any config."""
+
+import argparse
+import os
+
+from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
+from mmseg_margin.tooling.data_check import check_folders
+from mmseg_margin.tooling.launch import (
+    build_runner,
+    init_distributed,
+    load_config,
+    prepare_for_device,
+    set_work_dir,
+)
+from mmseg_margin.tooling.objectives import OBJECTIVES, swap_loss
+from mmseg_margin.tooling.training_flags import (
+    scale_learning_rate,
+    use_amp,
+    without_validation,
+)
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('config', help='config file')
+    parser.add_argument(
+        '--loss',
+        choices=OBJECTIVES,
+        help='train every head with this objective, keeping its weight',
+    )
+    parser.add_argument(
+        '--resume',
+        action='store_true',
+        help='go on from the latest checkpoint in the work dir',
+    )
+    parser.add_argument(
+        '--amp', action='store_true', help='train in mixed precision'
+    )
+    parser.add_argument(
+        '--no-validate',
+        action='store_true',
+        help='do not evaluate while training',
+    )
+    parser.add_argument(
+        '--auto-scale-lr',
+        action='store_true',
+        help='scale the learning rate with the batch size',
+    )
+    add_runner_arguments(parser)
+    return parser.parse_args(argv)
+
+
+@report_errors
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    cfg = load_config(args.config, args.cfg_options)
+    cfg.launcher = args.launcher
+    cfg.resume = args.resume
+    set_work_dir(cfg, args.config, args.work_dir)
+    if args.loss:
+        swap_loss(cfg, args.loss)
+    if args.amp:
+        use_amp(cfg)
+    if args.no_validate:
+        without_validation(cfg)
+    if args.auto_scale_lr:
+        scale_learning_rate(cfg)
+    check_folders(cfg, ('train',) if args.no_validate else ('train', 'val'))
+    prepare_for_device(cfg)
+    init_distributed(args.launcher)
+    build_runner(cfg).train()
+
+
+if __name__ == '__main__':
+    main()
