@@ -42,7 +42,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 DEMO := work_dirs/demo-$(STACK)
 DEMO_CONFIG := $(wildcard configs/demo/*_margin_*.py)

@@ -36,7 +36,7 @@ setup(
         ],
         # Needed only for the official Cityscapes scores and submissions.
         'cityscapes': ['cityscapesscripts>=2.2'],
-        'dev': ['hypothesis', 'mypy', 'pytest', 'ruff'],
+        'dev': ['hypothesis', 'mypy', 'pytest', 'pytest-xdist', 'ruff'],
     },
     classifiers=[
         'License :: OSI Approved :: Apache Software License',

@@ -54,12 +54,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    cfg = load_config(args.config, args.cfg_options)
+    cfg = load_config(args.config)
+    if args.loss:
+        swap_loss(cfg, args.loss)
+    # After the swap, so that the options reach the new objective.
+    cfg.merge_from_dict(args.cfg_options or {})
     cfg.launcher = args.launcher
     cfg.resume = args.resume
     set_work_dir(cfg, args.config, args.work_dir)
-    if args.loss:
-        swap_loss(cfg, args.loss)
     if args.amp:
         use_amp(cfg)
     if args.no_validate:

@@ -14,8 +14,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 GROUP = 8  # pixels looked at together, as one uint64
+BLOCK = 1 << 16  # pixels looked at before their memory leaves the cache
 SMALL_LABEL = 1 << 19  # below it, looking for runs costs more than it saves
 MOSTLY_RUNS = 4  # at most one group in four may hold a change
+NOT_WRITTEN = 165  # an unlikely label
 
 
 class NotAnIndexMapError(ValueError):
@@ -35,75 +37,86 @@ class LabelDecoder:
 
     def __init__(self) -> None:
         self._pixels = np.empty(0, dtype=np.uint8)
-        self._scratch = np.empty(0, dtype=bool)
 
     def __call__(self, content: bytes) -> DecodedLabel:
         """Decode one file. Pillow's limit on pixels raises, as in training."""
         with Image.open(io.BytesIO(content)) as image:
             if _is_plain_png(image):
-                values, wrapped = self._decode_in_place(image), False
-            else:
-                values, wrapped = _to_uint8(np.asarray(image))
-            counts = histogram(values, self._scratch)
-            return DecodedLabel(counts, image.size, wrapped)
+                values = self._decode_in_place(image)
+                if values is not None:
+                    return DecodedLabel(histogram(values), image.size, False)
+        with Image.open(io.BytesIO(content)) as image:
+            values, wrapped = _to_uint8(np.asarray(image))
+            return DecodedLabel(histogram(values), image.size, wrapped)
 
-    def _decode_in_place(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Let Pillow decode into our memory, which saves copying it out."""
+    def _decode_in_place(self, image: Image.Image) -> NDArray[np.uint8] | None:
+        """Let Pillow decode into our memory, which saves copying it out.
+
+        None if that did not work: another Pillow may use memory of its own,
+        and a damaged file may lack rows, which should be 0 but are not here.
+        """
         size = image.width * image.height
         if self._pixels.size < size:
             self._pixels = np.empty(size, dtype=np.uint8)
-            self._scratch = np.empty(size, dtype=bool)
         values = self._pixels[:size]
-        values.fill(0)  # damaged files may leave pixels out, which are then 0
+        last_row = values[-image.width :]
+        last_row.fill(NOT_WRITTEN)
         target = Image.frombuffer(
             image.mode, image.size, values, 'raw', image.mode, 0, 1
         )
         image.im = target.im
         image.load()
-        # Pillow keeps an image core that fits; should it not, copy after all.
-        return values if image.im is target.im else np.asarray(image).ravel()
+        is_complete = image.im is target.im and (last_row != NOT_WRITTEN).any()
+        return values if is_complete else None
 
 
 def _is_plain_png(image: Image.Image) -> bool:
+    """Whether it is decoded row by row, to one byte for each pixel."""
     return (
         isinstance(image, PngImageFile)
         and image.mode in ('L', 'P')
+        and 'interlace' not in image.info
         and bool(image.tile)  # there is none if the file ends too early
     )
 
 
-def histogram(
-    values: NDArray[np.uint8], scratch: NDArray[np.bool_] | None = None
-) -> NDArray[np.int64]:
+def histogram(values: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Counts of the 256 values of a flat array, fast for label maps.
 
     Labels come in runs, so most groups of eight pixels hold one value, and
     so do the groups that follow up to the next group with a change in it.
-
-    Args:
-        values: Shape (P,).
-        scratch: Memory to work in, of shape (P,) or larger.
     """
     whole = values.size // GROUP * GROUP
     if whole < SMALL_LABEL:
         return _count(values)
-    body = values[:whole]
-    if scratch is None or scratch.size < whole:
-        scratch = np.empty(whole, dtype=bool)
-    changes = scratch[:whole]
-    np.not_equal(body[1:], body[:-1], out=changes[:-1])
-    changes[-1] = True  # the last group ends the last run
-    mixed = np.flatnonzero(changes.view(np.uint64) != 0)
+    mixed = np.flatnonzero(_has_change(values, whole // GROUP))
     if mixed.size > whole // GROUP // MOSTLY_RUNS:
         return _count(values)
     run_lengths = np.diff(mixed, prepend=-1) - 1
-    run_values = body[(mixed - run_lengths) * GROUP]
+    run_values = values[(mixed - run_lengths) * GROUP]
     runs = np.bincount(run_values, weights=run_lengths, minlength=256)
+    groups = values[:whole].view(np.uint64)
     return (
         GROUP * runs.astype(np.int64)
-        + _count(body.view(np.uint64)[mixed].view(np.uint8))
+        + _count(groups[mixed].view(np.uint8))
         + np.bincount(values[whole:], minlength=256)
     )
+
+
+def _has_change(
+    values: NDArray[np.uint8], num_groups: int
+) -> NDArray[np.bool_]:
+    """Whether a pixel of the group differs from the next; True at the end."""
+    has_change = np.empty(num_groups, dtype=bool)
+    changes = np.empty(BLOCK, dtype=bool)
+    for start in range(0, num_groups * GROUP, BLOCK):
+        nexts = values[start + 1 : start + BLOCK + 1]
+        these = values[start : start + nexts.size]
+        np.not_equal(these, nexts, out=changes[: nexts.size])
+        part = has_change[start // GROUP : (start + BLOCK) // GROUP]
+        np.not_equal(changes.view(np.uint64)[: part.size], 0, out=part)
+    has_change[-1] = True
+    return has_change
 
 
 def _count(values: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from mmengine.runner import Runner
 from mmseg.registry import DATASETS, MODELS
 
 from mmseg_margin.evaluation.tta import use_tta
+from mmseg_margin.tooling.objectives import OBJECTIVES, swap_loss
 from tests.configs.reduced import (
     CONFIGS,
     ROOT,
@@ -14,9 +16,27 @@ from tests.configs.reduced import (
 )
 
 VIEWS = {'none': 1, 'flip': 2, 'ms-flip': 12}
+COPLENET = ROOT / 'configs/paper' / 'coplenet_ce_1xb6-10k_endovis-768x768.py'
 every_config = pytest.mark.parametrize(
     'path', CONFIGS, ids=[path.stem for path in CONFIGS]
 )
+
+
+def assert_learns(runner: Runner) -> None:
+    """Train, and see a finite loss and new weights in every part."""
+    before = {
+        name: parameter.detach().clone()
+        for name, parameter in runner.model.named_parameters()
+    }
+    runner.train()
+    loss = runner.message_hub.get_scalar('train/loss').current()
+    assert torch.isfinite(torch.tensor(loss))
+    changed = {
+        name.partition('.')[0]
+        for name, parameter in runner.model.named_parameters()
+        if not torch.equal(parameter, before[name])
+    }
+    assert changed == {name.partition('.')[0] for name in before}
 
 
 def test_there_are_recipes_for_every_data_set():
@@ -50,21 +70,18 @@ def test_one_optimisation_step(path, data_roots, tmp_path):
     cfg.load_from = None
     cfg.train_cfg.max_iters = 1
     runner = build_runner(cfg, tmp_path, validate=False)
-    before = {
-        name: parameter.detach().clone()
-        for name, parameter in runner.model.named_parameters()
-    }
-    runner.train()
+    assert_learns(runner)
 
-    loss = runner.message_hub.get_scalar('train/loss').current()
-    assert torch.isfinite(torch.tensor(loss))
-    changed = {
-        name.partition('.')[0]
-        for name, parameter in runner.model.named_parameters()
-        if not torch.equal(parameter, before[name])
-    }
-    parts = {name.partition('.')[0] for name in before}
-    assert changed == parts
+
+# The ablation's network with the objectives of its table, and weighted CE.
+@pytest.mark.parametrize('loss', OBJECTIVES)
+def test_one_optimisation_step_with_every_objective(
+    loss, data_roots, tmp_path
+):
+    cfg = reduced_config(COPLENET, data_roots)
+    cfg.train_cfg.max_iters = 1
+    swap_loss(cfg, loss)
+    assert_learns(build_runner(cfg, tmp_path, validate=False))
 
 
 @every_config

@@ -1,6 +1,5 @@
 """Small data sets on disk, and the slow way to count their labels."""
 
-import io
 import struct
 import zlib
 from collections import Counter
@@ -17,6 +16,16 @@ from tests.layouts import label_array, write_image, write_label
 CLASSES = ('sky', 'road', 'tree', 'car')
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
 SIZE = (48, 32)
+# First column and row, and the steps, of each pass of an interlaced PNG.
+ADAM7 = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
 
 
 def write_set(
@@ -42,14 +51,37 @@ def write_label_file(root: Path, index: int, pixels: np.ndarray) -> Path:
     return path
 
 
+def write_png(
+    pixels: np.ndarray,
+    declared: tuple[int, int] | None = None,
+    interlaced: bool = False,
+) -> bytes:
+    """A grey PNG by hand: of another declared size, or interlaced (Adam7)."""
+    height, width = pixels.shape
+    passes = ADAM7 if interlaced else ((0, 0, 1, 1),)
+    parts = (pixels[y::dy, x::dx] for x, y, dx, dy in passes)
+    rows = (
+        b'\0' + row.tobytes() for part in parts for row in part if row.size
+    )
+    size = struct.pack('>II', *(declared or (width, height)))
+    header = size + bytes([8, 0, 0, 0, int(interlaced)])
+    chunks = {
+        b'IHDR': header,
+        b'IDAT': zlib.compress(b''.join(rows)),
+        b'IEND': b'',
+    }
+    return b'\x89PNG\r\n\x1a\n' + b''.join(
+        struct.pack('>I', len(data))
+        + name
+        + data
+        + struct.pack('>I', zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+
+
 def bomb_png(side: int) -> bytes:
     """A small file that declares a huge square image."""
-    with io.BytesIO() as file:
-        Image.new('L', (1, 1)).save(file, 'PNG')
-        content = file.getvalue()
-    header = b'IHDR' + struct.pack('>II', side, side) + content[24:29]
-    checksum = struct.pack('>I', zlib.crc32(header))
-    return content[:12] + header + checksum + content[33:]
+    return write_png(np.zeros((1, 1), np.uint8), (side, side))
 
 
 def open_set(

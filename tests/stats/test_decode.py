@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmseg_margin.stats.decode import (
+    NOT_WRITTEN,
     LabelDecoder,
     NotAnIndexMapError,
     histogram,
 )
 from mmseg_margin.stats.file_errors import LOADING_ERRORS
-from tests.stats.builders import bomb_png
+from tests.stats.builders import bomb_png, write_png
 
 RNG = np.random.default_rng(0)
 
@@ -57,6 +58,12 @@ LABELS = {
     ),
     'BMP': encode(Image.fromarray(grey(21, 31)), 'BMP'),
     'JPEG': encode(Image.fromarray(grey(21, 31)), 'JPEG'),
+    'interlaced': write_png(grey(21, 31), interlaced=True),
+    'rows missing': write_png(grey(21, 31), (31, 40)),
+    'interlaced, rows missing': write_png(grey(21, 31), (31, 40), True),
+    'looks as if not written': encode(
+        Image.fromarray(np.full((9, 9), NOT_WRITTEN, np.uint8))
+    ),
     'transparent palette': encode(
         Image.fromarray(grey(21, 31)).convert('P'), transparency=3
     ),
@@ -68,7 +75,9 @@ def test_histogram_is_that_of_load_annotations(name):
     content = LABELS[name]
     array = mmcv.imfrombytes(content, flag='unchanged', backend='pillow')
     expected = np.bincount(array.astype(np.uint8).ravel(), minlength=256)
-    decoded = LabelDecoder()(content)
+    decode = LabelDecoder()
+    decode(encode(Image.fromarray(grey(99, 99))))  # traces in its memory
+    decoded = decode(content)
     np.testing.assert_array_equal(decoded.histogram, expected)
     assert decoded.size == array.shape[::-1]
     assert decoded.wrapped == bool(array.max() > 255)

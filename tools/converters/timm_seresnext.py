@@ -16,10 +16,10 @@ from mmseg_margin.tooling.cli import report_errors
 def read_weights(path: Path) -> dict:
     try:
         state = torch.load(path, map_location='cpu', weights_only=True)
-    except UnpicklingError as error:
+    except (EOFError, RuntimeError, UnpicklingError) as error:
         raise ValueError(
-            f"'{path}' is not a PyTorch file of weights: download the .pth or "
-            '.bin file, not .safetensors.'
+            f"'{path}' cannot be read as weights of PyTorch: download the "
+            "model's .pth or .bin file, not .safetensors."
         ) from error
     return state.get('state_dict', state)
 
