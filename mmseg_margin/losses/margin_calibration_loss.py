@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import torch
 from mmengine.logging import print_log
-from mmseg.models.losses.utils import weight_reduce_loss
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
@@ -16,6 +15,7 @@ from mmseg_margin.functional import (
 )
 from mmseg_margin.stats import ClassStats
 
+from .pixels import check_labels, reduce_pixels
 from .running_iou import RunningIoU, iou_weights
 
 NO_STATISTICS = (
@@ -168,7 +168,6 @@ class MarginCalibrationLoss(nn.Module):
     ) -> Tensor:
         """Scores (N, K, H, W), labels and weight (N, H, W)."""
         self._check(cls_score, label, ignore_index)
-        reduction = reduction_override or self.reduction
         pos_weight, neg_weight = self._term_weights(cls_score.shape[1])
         with torch.autocast(cls_score.device.type, enabled=False):
             loss = pixel_calibration_loss(
@@ -185,22 +184,15 @@ class MarginCalibrationLoss(nn.Module):
             )
             if self.running_iou is not None and self.training:
                 self.running_iou.update(cls_score, label, ignore_index)
-            labelled = label != ignore_index
-            pixels = torch.ones_like(loss)
-            if self.class_weight is not None:
-                pixels = loss.new_tensor(self.class_weight)[
-                    torch.where(labelled, label, 0)
-                ]
-                loss = loss * pixels
-            if reduction == 'mean' and avg_factor is None:
-                if self.avg_non_ignore or self.class_weight is not None:
-                    pixels = pixels * labelled
-                avg_factor = pixels.sum()
-            loss = weight_reduce_loss(
+            loss = reduce_pixels(
                 loss,
-                weight if weight is None else weight.to(loss),
-                reduction,
-                avg_factor if reduction == 'mean' else None,
+                label,
+                weight,
+                self.class_weight,
+                reduction_override or self.reduction,
+                avg_factor,
+                ignore_index,
+                self.avg_non_ignore,
             )
         return self.loss_weight * loss
 
@@ -237,16 +229,4 @@ class MarginCalibrationLoss(nn.Module):
             print_log(f'{self.loss_name} runs {backend}.', logger='current')
             self._backend_said = True
         if scores.device.type == 'cpu' or not self._labels_checked:
-            self._check_labels(label, num_classes, ignore_index)
-
-    @staticmethod
-    def _check_labels(label: Tensor, num_classes: int, ignore: int) -> None:
-        lowest, highest = torch.where(label == ignore, 0, label).aminmax()
-        if lowest < 0 or highest >= num_classes:
-            wrong = (label < 0) | (label >= num_classes)
-            values = label[wrong & (label != ignore)].unique().tolist()
-            raise ValueError(
-                f'Labels {values} lie outside [0, {num_classes}) and are not '
-                f'ignore_index={ignore}: correct num_classes, map them in the '
-                'data set (reduce_zero_label, label_map), or set ignore_index.'
-            )
+            check_labels(label, num_classes, ignore_index)

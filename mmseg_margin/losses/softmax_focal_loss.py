@@ -2,9 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from mmseg.models.losses.utils import weight_reduce_loss
 from mmseg.registry import MODELS
 from torch import Tensor, nn
+
+from .pixels import reduce_pixels
 
 
 @MODELS.register_module()
@@ -52,7 +53,6 @@ class SoftmaxFocalLoss(nn.Module):
         **kwargs,
     ) -> Tensor:
         """Scores (N, K, H, W), labels and weight (N, H, W)."""
-        reduction = reduction_override or self.reduction
         cross_entropy = F.cross_entropy(
             cls_score.float(),
             label,
@@ -61,12 +61,14 @@ class SoftmaxFocalLoss(nn.Module):
         )
         p = torch.exp(-cross_entropy)
         loss = (1 - p) ** self.gamma * cross_entropy
-        if reduction == 'mean' and avg_factor is None:
-            avg_factor = (label != ignore_index).sum()
-        loss = weight_reduce_loss(
+        loss = reduce_pixels(
             loss,
-            weight if weight is None else weight.to(loss),
-            reduction,
-            avg_factor if reduction == 'mean' else None,
+            label,
+            weight,
+            None,
+            reduction_override or self.reduction,
+            avg_factor,
+            ignore_index,
+            avg_non_ignore=True,
         )
         return self.loss_weight * loss

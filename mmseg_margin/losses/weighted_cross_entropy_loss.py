@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from mmseg.models.losses.utils import weight_reduce_loss
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
 from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
+
+from .pixels import reduce_pixels
 
 REDUCTIONS = ('none', 'mean', 'sum')
 
@@ -40,22 +41,19 @@ def weighted_cross_entropy(
         avg_non_ignore: Accepted for mmseg's sake.
     """
     pred = pred.float()
-    if class_weight is None:
-        class_weight = pred.new_ones(pred.shape[1])
     loss = F.cross_entropy(
-        pred,
-        label,
-        weight=class_weight,
-        reduction='none',
-        ignore_index=ignore_index,
+        pred, label, reduction='none', ignore_index=ignore_index
     )
-    if reduction == 'mean' and avg_factor is None:
-        labelled = label != ignore_index
-        weights = class_weight[label.where(labelled, 0)]
-        avg_factor = weights.where(labelled, 0).sum()
-    if weight is not None:
-        weight = weight.float()
-    return weight_reduce_loss(loss, weight, reduction, avg_factor)
+    return reduce_pixels(
+        loss,
+        label,
+        weight,
+        class_weight,
+        reduction,
+        avg_factor,
+        ignore_index,
+        avg_non_ignore=True,
+    )
 
 
 @MODELS.register_module()

@@ -56,7 +56,7 @@ def scan(
                 for task in tasks[1:]
             }
             for future in as_completed(sizes):
-                collect(future.result(), sizes[future])
+                collect(future.result(), sizes.pop(future))
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)

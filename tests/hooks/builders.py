@@ -6,28 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mmengine.fileio import LocalBackend, register_backend
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import MODELS, TRANSFORMS
 from torch import nn
 
-import mmseg_margin.hooks
-import mmseg_margin.losses.weighted_cross_entropy_loss  # noqa: F401
-
-
-class CountingBackend(LocalBackend):
-    """Reads local files and remembers which."""
-
-    read: list[str] = []
-
-    def get(self, filepath: str) -> bytes:
-        self.read.append(str(filepath))
-        return super().get(filepath)
-
-
-register_backend('counting', CountingBackend, force=True)
+import mmseg_margin  # noqa: F401  (registers hook and losses)
+from tests.stats.builders import CountingBackend
 
 
 class LabelsReadHook(Hook):

@@ -9,7 +9,8 @@ from mmseg.models.losses import CrossEntropyLoss
 
 from mmseg_margin.functional import margin_offsets
 from mmseg_margin.hooks import ClassStatsHook
-from mmseg_margin.losses.weighted_cross_entropy_loss import (
+from mmseg_margin.losses import (
+    MarginCalibrationLoss,
     WeightedCrossEntropyLoss,
 )
 from mmseg_margin.stats import ClassStats, DataSetError, class_weights
@@ -234,6 +235,34 @@ def test_weighted_loss_of_this_package(root, tmp_path):
     (hook,) = (x for x in runner.hooks if isinstance(x, ClassStatsHook))
     expected = hook.stats.class_weights('median')
     assert found.class_weight.tolist() == pytest.approx(expected)
+
+
+def test_margin_loss_and_its_running_rates(root, tmp_path, counts):
+    loss = {
+        'type': 'MarginCalibrationLoss',
+        'class_balance': 'iou',
+        'backend': 'eager',
+    }
+    runner = make_runner(root, tmp_path / 'w', loss)
+    runner.train()
+    (trained,) = losses(runner.model, MarginCalibrationLoss)
+    rho_0k, rho_k0 = margin_offsets(counts)
+    np.testing.assert_allclose(trained.rho_0k, rho_0k, rtol=1e-6)
+    np.testing.assert_allclose(trained.rho_k0, rho_k0, rtol=1e-6)
+    runner = make_runner(root, tmp_path / 'w', loss, resume=True)
+    runner.train()  # there is no iteration left to do
+    (resumed,) = losses(runner.model, MarginCalibrationLoss)
+    assert resumed.training_state() == trained.training_state()
+    np.testing.assert_array_equal(resumed.rho_0k, trained.rho_0k)
+
+
+def test_absent_class_is_named(root, tmp_path):
+    write_set(root, 5, values=(0, 1, 3))
+    runner = make_runner(
+        root, tmp_path / 'w', {'type': 'MarginCalibrationLoss'}
+    )
+    with pytest.raises(ValueError, match='tree'):
+        runner.train()
 
 
 def test_nothing_happens_without_training(root, tmp_path):

@@ -8,9 +8,7 @@ import pytest
 import torch
 from mmseg.models.losses import CrossEntropyLoss
 
-from mmseg_margin.losses.weighted_cross_entropy_loss import (
-    WeightedCrossEntropyLoss,
-)
+from mmseg_margin.losses import WeightedCrossEntropyLoss
 from mmseg_margin.stats import ClassStats
 
 WEIGHTS = [0.5, 2.0, 4.0]

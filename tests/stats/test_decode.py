@@ -60,7 +60,6 @@ LABELS = {
     'JPEG': encode(Image.fromarray(grey(21, 31)), 'JPEG'),
     'interlaced': write_png(grey(21, 31), interlaced=True),
     'rows missing': write_png(grey(21, 31), (31, 40)),
-    'interlaced, rows missing': write_png(grey(21, 31), (31, 40), True),
     'looks as if not written': encode(
         Image.fromarray(np.full((9, 9), NOT_WRITTEN, np.uint8))
     ),

@@ -1,6 +1,5 @@
 """The scan against the real pipeline, pixel by pixel."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mmengine.dataset import ConcatDataset, RepeatDataset
-from mmengine.fileio import LocalBackend, register_backend
 from mmseg.datasets import (
     ADE20KDataset,
     MultiImageMixDataset,
@@ -28,6 +26,7 @@ from tests.stats.builders import (
     CLASSES,
     PIPELINE,
     SIZE,
+    CountingBackend,
     count_pixel_by_pixel,
     open_set,
     write_label_file,
@@ -131,7 +130,10 @@ def test_mixed_pixel_types(tmp_path):
 def test_embedded_data_set(tmp_path):
     tool = REPOSITORY / 'tools' / 'make_instrument_parts.py'
     subprocess.run(
-        [sys.executable, tool, '--out', tmp_path, '--counts', '4', '1', '1'],
+        [
+            *(sys.executable, tool, '--out', tmp_path),
+            *('--counts', '4', '1', '1', '--size', '160', '128'),
+        ],
         check=True,
         capture_output=True,
     )
@@ -260,19 +262,6 @@ def test_other_loading_transforms_are_run(tmp_path, loader):
     assert not check(dataset, [dataset]).findings
 
 
-class CountingBackend(LocalBackend):
-    """Reads local files and remembers which."""
-
-    read: list[str] = []
-
-    def get(self, filepath):
-        self.read.append(str(filepath))
-        return super().get(filepath)
-
-
-register_backend('counting', CountingBackend, force=True)
-
-
 def test_labels_come_through_the_file_backend(tmp_path):
     args = {'backend': 'counting'}
     pipeline = [{'type': 'LoadAnnotations', 'backend_args': args}]
@@ -298,10 +287,10 @@ def test_any_number_of_threads_counts_the_same(tmp_path):
 
 SLOW_SCAN = """
 import sys, time
-from mmengine.registry import init_default_scope
 from mmengine.fileio import LocalBackend, register_backend
+from mmengine.registry import init_default_scope
 from mmseg_margin.stats import LabelRange, collect_stats
-from tests.stats.builders import open_set
+from mmseg.datasets import BaseSegDataset
 
 class SlowBackend(LocalBackend):
     def get(self, filepath):
@@ -311,9 +300,11 @@ class SlowBackend(LocalBackend):
 
 register_backend('slow', SlowBackend)
 init_default_scope('mmseg')
-args = dict(backend='slow')
-pipeline = [dict(type='LoadAnnotations', backend_args=args)]
-collect_stats(open_set(sys.argv[1], pipeline=pipeline), LabelRange(None))
+loader = dict(type='LoadAnnotations', backend_args=dict(backend='slow'))
+dataset = BaseSegDataset(
+    data_root=sys.argv[1], img_suffix='.png', pipeline=[loader],
+    data_prefix=dict(img_path='img', seg_map_path='ann'))
+collect_stats(dataset, LabelRange(None))
 """
 
 
@@ -324,10 +315,9 @@ def test_ctrl_c_stops_it_at_once(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, 'PYTHONPATH': str(REPOSITORY)},
     )
-    process.stdout.readline()
+    while process.stdout.readline() != 'reading\n':
+        assert process.poll() is None
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     start = time.monotonic()
