@@ -4,13 +4,19 @@
 MMSegmentation only :mod:`mmseg_margin.functional` can be used.
 """
 
-from .compat import INSTALL_HINT, has_mmseg, let_configs_inherit_from_mmseg
+from .compat import (
+    INSTALL_HINT,
+    has_mmseg,
+    let_checkpoints_load,
+    let_configs_inherit_from_mmseg,
+)
 from .version import __version__
 
 __all__ = ['__version__']
 
 if has_mmseg():
     let_configs_inherit_from_mmseg()
+    let_checkpoints_load()
 
     from . import datasets, evaluation, models
     from .hooks import ClassStatsHook
