@@ -1,12 +1,28 @@
 """Packaging of mmseg_margin; the exact test versions are in requirements/."""
 
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 version: dict = {}
 exec((HERE / 'mmseg_margin' / 'version.py').read_text(), version)
+
+
+class BuildWithRecipes(build_py):
+    """Packs configs, tools and model index too, where mim looks for them."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        target = Path(self.build_lib) / 'mmseg_margin' / '.mim'
+        for name in ('configs', 'tools'):
+            shutil.copytree(HERE / name, target / name, dirs_exist_ok=True)
+        shutil.copy(HERE / 'model-index.yml', target)
+
 
 setup(
     name='mmseg_margin',
@@ -15,6 +31,7 @@ setup(
     long_description=(HERE / 'README.md').read_text(encoding='utf-8'),
     long_description_content_type='text/markdown',
     license='Apache-2.0',
+    cmdclass={'build_py': BuildWithRecipes},
     packages=find_packages(include=['mmseg_margin', 'mmseg_margin.*']),
     package_data={'mmseg_margin': ['py.typed']},
     python_requires='>=3.10',

@@ -112,7 +112,7 @@ class ClassStatsHook(Hook):
         if report.errors or report.warnings:
             runner.logger.warning(str(report))
         self.stats = collected.stats
-        self._hand_over(model, collected.stats)
+        self._hand_over(model, collected.stats, not report.errors)
         load_training_states(model, meta.get(STATE_KEY, {}))
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
@@ -121,8 +121,10 @@ class ClassStatsHook(Hook):
             checkpoint['meta'][STATS_KEY] = self.stats.to_dict()
             checkpoint['meta'][STATE_KEY] = training_states(runner.model)
 
-    def _hand_over(self, model: Any, stats: ClassStats) -> None:
-        receivers = hand_over_stats(model, stats)
+    def _hand_over(
+        self, model: Any, stats: ClassStats, labels_checked: bool
+    ) -> None:
+        receivers = hand_over_stats(model, stats, labels_checked)
         weights = None
         if self.class_weight is not None:
             weights = stats.class_weights(self.class_weight)

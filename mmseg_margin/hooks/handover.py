@@ -21,8 +21,14 @@ from mmseg_margin.stats import ClassStats
 WRAPPER_NAMES = ('module', '_orig_mod', '_fsdp_wrapped_module')
 
 
-def hand_over_stats(model: nn.Module, stats: ClassStats) -> list[Any]:
-    """Give every module that accepts them the statistics; returns those."""
+def hand_over_stats(
+    model: nn.Module, stats: ClassStats, labels_checked: bool = False
+) -> list[Any]:
+    """Give every module that accepts them the statistics; returns those.
+
+    A loss with an attribute ``labels_checked`` is told whether every label of
+    the data set is known to be valid.
+    """
     receivers = []
     for _, module in _modules(model):
         if callable(getattr(module, 'set_class_stats', None)):
@@ -31,6 +37,8 @@ def hand_over_stats(model: nn.Module, stats: ClassStats) -> list[Any]:
             module.set_class_counts(stats.counts)
         else:
             continue
+        if hasattr(module, 'labels_checked'):
+            module.labels_checked = labels_checked
         receivers.append(module)
     return receivers
 

@@ -106,7 +106,7 @@ class MarginCalibrationLoss(nn.Module):
         self._backend_said = False
         # A GPU need not wait for a check of the labels in every step once
         # the whole data set has been checked.
-        self._labels_checked = False
+        self.labels_checked = False
         self._has_own_counts = class_counts is not None
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -138,8 +138,7 @@ class MarginCalibrationLoss(nn.Module):
             self.running_iou.start((share / share.sum()).to(self.rho_0k))
 
     def set_class_stats(self, stats: ClassStats) -> None:
-        """The same from a checked data set, unless the config has counts."""
-        self._labels_checked = True
+        """The same from a data set, unless the config has counts."""
         if not self._has_own_counts:
             self.set_class_counts(stats.counts, stats.classes)
 
@@ -228,5 +227,5 @@ class MarginCalibrationLoss(nn.Module):
             backend = choose_backend(scores.device, self.backend)
             print_log(f'{self.loss_name} runs {backend}.', logger='current')
             self._backend_said = True
-        if scores.device.type == 'cpu' or not self._labels_checked:
+        if scores.device.type == 'cpu' or not self.labels_checked:
             check_labels(label, num_classes, ignore_index)

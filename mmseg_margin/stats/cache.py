@@ -24,8 +24,8 @@ ABANDONED_AFTER_SECONDS = 3600
 
 def default_cache_dir() -> Path:
     """The user's cache folder, shared by all projects and runs."""
-    base = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
-    return Path(base) / 'mmseg_margin' / 'class_stats'
+    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+    return Path(base, 'mmseg_margin', 'class_stats')
 
 
 def is_cacheable(samples: Sequence[Sample]) -> bool:
@@ -57,7 +57,8 @@ class StatsCache:
     """A folder of ``<fingerprint>.json``; never a reason to fail."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = Path(folder) if folder else default_cache_dir()
+        chosen = folder or default_cache_dir()
+        self.folder = Path(os.path.expanduser(chosen))
 
     def load(self, key: str) -> ClassStats | None:
         """The statistics of that fingerprint, if they are there and whole."""

@@ -1,7 +1,6 @@
 """ClassStats: what the annotation files of a data set hold, and its JSON."""
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -11,30 +10,12 @@ from typing import Any
 
 from mmseg_margin.functional import MarginOffsets, margin_offsets
 
+from .provenance import Provenance
 from .validation import check_fields, check_int, check_ints, check_texts
 from .weights import class_weights
 
 StrPath = str | os.PathLike[str]
 JSON_FORMAT = 'mmseg_margin.class_stats/1'
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where the counts come from; empty for counts given by hand."""
-
-    dataset: str = ''
-    files: int = 0
-    mapping: str = ''
-    ignore_index: int | None = 255
-    fingerprint: str = ''
-    version: str = ''
-
-    def __post_init__(self) -> None:
-        for name in ('dataset', 'mapping', 'fingerprint', 'version'):
-            check_texts(f'provenance.{name}', [getattr(self, name)])
-        check_int('provenance.files', self.files)
-        if self.ignore_index is not None:
-            check_int('provenance.ignore_index', self.ignore_index, None)
 
 
 @dataclass(frozen=True)
@@ -100,7 +81,7 @@ class ClassStats:
             _add(self.images, other.images),
             _add(self.image_pixels, other.image_pixels),
             self.ignored + other.ignored,
-            _merge_provenance(self.provenance, other.provenance),
+            self.provenance.merge(other.provenance),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,19 +137,3 @@ _REQUIRED = ('classes', 'counts', 'images', 'image_pixels', 'ignored')
 
 def _add(left: Sequence[int], right: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip(left, right, strict=True)]
-
-
-def _merge_provenance(left: Provenance, right: Provenance) -> Provenance:
-    def joined(name: str) -> str:
-        values = (getattr(left, name), getattr(right, name))
-        return ' + '.join(dict.fromkeys(filter(None, values)))
-
-    both = f'{left.fingerprint}+{right.fingerprint}'
-    return Provenance(
-        dataset=joined('dataset'),
-        files=left.files + right.files,
-        mapping=joined('mapping'),
-        ignore_index=left.ignore_index,
-        fingerprint=hashlib.sha256(both.encode()).hexdigest(),
-        version=joined('version'),
-    )

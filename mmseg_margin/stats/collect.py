@@ -12,8 +12,9 @@ from mmengine.logging import print_log
 from mmseg_margin.version import __version__
 
 from .cache import StatsCache, fingerprint, is_cacheable
-from .class_stats import ClassStats, Provenance
+from .class_stats import ClassStats
 from .findings import Findings, Kind
+from .provenance import Provenance
 from .samples import Sample, leaf_datasets, list_samples
 from .scan import scan
 from .tally import LabelRange, Tally
@@ -56,12 +57,12 @@ def collect_stats(
             f'{_name(dataset)} has no samples: check data_root, data_prefix, '
             'the suffixes and ann_file.'
         )
-    names = dataset.metainfo.get('classes')
+    names = _class_names(dataset)
     if names:
         labels = LabelRange(len(names), labels.ignore_index)
     answer: list[Any] = [None]
     if dist.is_main_process():
-        key = fingerprint(samples, names or (), labels)
+        key = fingerprint(samples, names, labels)
         answer = [(key, _look_up(key, known, cache))]
     dist.broadcast_object_list(answer)
     key, found = answer[0]
@@ -132,16 +133,14 @@ def _make_stats(
 ) -> ClassStats:
     present = np.flatnonzero(tally.pixels * labels.is_class)
     num_classes = labels.num_classes or int(present.max(initial=0)) + 1
-    classes = dataset.metainfo.get('classes')
-    if not classes:
-        classes = [f'class {index}' for index in range(num_classes)]
+    numbered = [f'class {index}' for index in range(num_classes)]
     mappings = (sample.loader.describe(sample.info) for sample in samples)
 
     def per_class(values: np.ndarray) -> list[int]:
         return (values * labels.is_class)[:num_classes].tolist()
 
     return ClassStats(
-        classes=[str(name) for name in classes],
+        classes=_class_names(dataset) or numbered,
         counts=per_class(tally.pixels),
         images=per_class(tally.images),
         image_pixels=per_class(tally.image_pixels),
@@ -160,3 +159,9 @@ def _make_stats(
 def _name(dataset: Any) -> str:
     leaves = leaf_datasets(dataset)
     return ' + '.join(dict.fromkeys(type(leaf).__name__ for leaf in leaves))
+
+
+def _class_names(dataset: Any) -> list[str]:
+    """Empty if the data set does not name its classes."""
+    metainfo = getattr(leaf_datasets(dataset)[0], 'metainfo', {})
+    return [str(name) for name in metainfo.get('classes') or ()]

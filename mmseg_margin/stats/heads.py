@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from torch import nn
 
+from .samples import leaf_datasets
+
 
 class Head(NamedTuple):
     """The settings of a head that concern labels."""
@@ -40,7 +42,7 @@ def ignore_index_of(heads: Sequence[Head], dataset: Any) -> int | None:
     """The index that the loss ignores: the head's, else the data set's."""
     if heads and heads[0].ignore_index is not None:
         return heads[0].ignore_index
-    return getattr(dataset, 'ignore_index', 255)
+    return getattr(leaf_datasets(dataset)[0], 'ignore_index', 255)
 
 
 def check_num_classes(

@@ -64,7 +64,7 @@ def test_iou_is_never_below_the_bound(seed, num_classes, rho_0, rho_1):
         share = own.double().mean()
         if share == 0:
             continue
-        hit = (own & (predicted == k)).sum()
+        hit = (own & (predicted == k)).double().sum()
         union = (own | (predicted == k)).sum()
         bound = iou_lower_bound(
             share,

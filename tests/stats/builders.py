@@ -12,6 +12,8 @@ from mmengine.fileio import LocalBackend, register_backend
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
+from mmseg_margin.stats import LabelRange, collect_stats
+from mmseg_margin.stats.collect import Collected
 from tests.layouts import label_array, write_image, write_label
 
 CLASSES = ('sky', 'road', 'tree', 'car')
@@ -138,3 +140,22 @@ def count_pixel_by_pixel(
         [images[k] if k != ignore_index else 0 for k in classes],
         pixels[ignore_index],
     )
+
+
+def check_scan(
+    dataset: Any,
+    leaves: Sequence[BaseSegDataset],
+    ignore_index: int = 255,
+    num_classes: int | None = None,
+) -> Collected:
+    """Compare a scan with counting pixel by pixel; return the scan."""
+    collected = collect_stats(dataset, LabelRange(num_classes, ignore_index))
+    stats = collected.stats
+    counts, images, ignored = count_pixel_by_pixel(
+        leaves, len(stats.classes), ignore_index
+    )
+    assert stats.counts == counts
+    assert stats.images == images
+    assert stats.ignored == ignored
+    assert sum(counts) > 0
+    return collected

@@ -14,7 +14,7 @@ from mmseg_margin.stats.file_loader import FileLoader
 from tests.layouts import label_array, write_label
 from tests.stats.builders import CLASSES, SIZE, open_set, write_set
 
-KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '12'))
+KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '8'))
 LABELS = LabelRange(None)
 
 
@@ -155,6 +155,10 @@ def test_abandoned_drafts_are_removed_and_fresh_ones_kept(root, cache):
 def test_default_folder(monkeypatch, tmp_path):
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     assert default_cache_dir() == tmp_path / 'mmseg_margin' / 'class_stats'
+    monkeypatch.delenv('XDG_CACHE_HOME')
+    monkeypatch.setenv('HOME', str(tmp_path))
+    assert StatsCache().folder.is_relative_to(tmp_path / '.cache')
+    assert StatsCache('~/mine').folder == tmp_path / 'mine'
 
 
 def fork_and_kill(work, after):

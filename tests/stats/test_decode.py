@@ -108,7 +108,7 @@ def test_a_decompression_bomb_is_not_decoded():
     st.integers(1, 256),
     st.integers(0, 2**32),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_histogram_of_runs(size, longest_run, num_values, seed):
     rng = np.random.default_rng(seed)
     runs = rng.integers(1, longest_run + 1, size // max(longest_run // 4, 1))

@@ -8,15 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mmengine.dataset import ConcatDataset, RepeatDataset
+from mmengine.dataset import ConcatDataset
 from mmseg.datasets import (
     ADE20KDataset,
-    MultiImageMixDataset,
     PascalVOCDataset,
 )
-from mmseg.datasets.transforms import LoadAnnotations
-from mmseg.registry import TRANSFORMS
-from torch.utils.data import Subset
 
 from mmseg_margin.datasets import CamVidDataset, InstrumentPartsDataset
 from mmseg_margin.stats import LabelRange, collect_stats
@@ -26,8 +22,7 @@ from tests.stats.builders import (
     CLASSES,
     PIPELINE,
     SIZE,
-    CountingBackend,
-    count_pixel_by_pixel,
+    check_scan,
     open_set,
     write_label_file,
     write_set,
@@ -37,23 +32,9 @@ SHARED = Path(__file__).resolve().parents[3] / 'shared'
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def check(dataset, leaves, ignore_index=255, num_classes=None):
-    """Compare a scan with counting pixel by pixel; return the scan."""
-    collected = collect_stats(dataset, LabelRange(num_classes, ignore_index))
-    stats = collected.stats
-    counts, images, ignored = count_pixel_by_pixel(
-        leaves, len(stats.classes), ignore_index
-    )
-    assert stats.counts == counts
-    assert stats.images == images
-    assert stats.ignored == ignored
-    assert sum(counts) > 0
-    return collected
-
-
 def test_grey_labels(tmp_path):
     dataset = open_set(write_set(tmp_path))
-    collected = check(dataset, [dataset])
+    collected = check_scan(dataset, [dataset])
     assert not collected.findings
     assert collected.stats.provenance.files == 6
     assert collected.stats.provenance.dataset == 'BaseSegDataset'
@@ -69,7 +50,7 @@ def test_reduce_zero_label_of_ade20k(tmp_path):
         },
         pipeline=list(PIPELINE),
     )
-    collected = check(dataset, [dataset])
+    collected = check_scan(dataset, [dataset])
     assert not collected.findings
     assert len(collected.stats.classes) == 150
 
@@ -88,7 +69,7 @@ def test_palette_labels_in_a_concatenation_of_voc(tmp_path):
             ('aug', 'SegmentationClassAug'),
         )
     ]
-    collected = check(ConcatDataset(leaves), leaves)
+    collected = check_scan(ConcatDataset(leaves), leaves)
     assert not collected.findings
     assert collected.stats.provenance.files == 6
 
@@ -107,7 +88,7 @@ def test_reduced_list_of_classes(tmp_path, reduce_zero_label):
         pipeline=list(PIPELINE),
     )
     assert dataset.label_map == {0: 255, 1: 1, 2: 255, 3: 0}
-    collected = check(dataset, [dataset])
+    collected = check_scan(dataset, [dataset])
     assert not collected.findings
     assert collected.stats.classes == ['car', 'road']
 
@@ -122,7 +103,7 @@ def test_mixed_pixel_types(tmp_path):
     wide = 256 * rng.integers(0, 9, shape) + rng.integers(0, 4, shape)
     write_label_file(root, 3, wide.astype(np.uint16))
     dataset = open_set(root)
-    collected = check(dataset, [dataset])
+    collected = check_scan(dataset, [dataset])
     assert set(collected.findings) == {Kind.WRAPPED}
     assert '0003.png' in collected.findings[Kind.WRAPPED].first[0][1]
 
@@ -145,7 +126,7 @@ def test_embedded_data_set(tmp_path):
         },
         pipeline=list(PIPELINE),
     )
-    assert not check(dataset, [dataset]).findings
+    assert not check_scan(dataset, [dataset]).findings
 
 
 @pytest.mark.skipif(
@@ -159,117 +140,12 @@ def test_camvid():
         data_prefix={'img_path': 'train', 'seg_map_path': 'trainannot'},
         pipeline=list(PIPELINE),
     )
-    collected = check(dataset, [dataset])
+    collected = check_scan(dataset, [dataset])
     assert not collected.findings
     assert collected.stats.provenance.files == 367
     share = 100 * np.array(collected.stats.counts) / collected.stats.total
     listed = [17.5, 24.2, 1.0, 33.0, 4.7, 10.1, 1.2, 1.2, 6.1, 0.7, 0.3]
     np.testing.assert_allclose(share, listed, atol=0.06)
-
-
-def test_wrappers(tmp_path):
-    first = open_set(write_set(tmp_path / 'a', 3))
-    second = open_set(write_set(tmp_path / 'b', 4, values=(0, 1)))
-    once = check(first, [first]).stats
-    both = ConcatDataset([first, second])
-    check(both, [first, second])
-    mixed = MultiImageMixDataset(both, pipeline=[])
-    check(mixed, [first, second])
-    repeated = collect_stats(RepeatDataset(first, 5), LabelRange(None))
-    assert repeated.stats.counts == once.counts
-    assert repeated.stats.provenance.files == 3
-    twice = collect_stats(ConcatDataset([first, first]), LabelRange(None))
-    assert twice.stats.counts == [2 * count for count in once.counts]
-
-
-def test_subsets(tmp_path):
-    root = write_set(tmp_path, 6)
-    for indices in (3, [5, 0]):
-        part = open_set(root, indices=indices)
-        check(part, [part])
-    whole = open_set(root)
-    part = open_set(root, indices=[4, 1])
-    subset = Subset(whole, [4, 1])
-    subset.metainfo = whole.metainfo
-    stats = collect_stats(subset, LabelRange(None)).stats
-    assert stats.counts == collect_stats(part, LabelRange(None)).stats.counts
-
-
-def test_lazy_data_set(tmp_path):
-    dataset = open_set(write_set(tmp_path), lazy_init=True)
-    check(dataset, [dataset])
-
-
-@pytest.mark.parametrize('ignore_index', [11, 0, 255])
-def test_ignore_index(tmp_path, ignore_index):
-    values = (0, 1, 2, 3, ignore_index)
-    dataset = open_set(write_set(tmp_path, values=values))
-    assert not check(dataset, [dataset], ignore_index).findings
-
-
-def test_without_classes(tmp_path):
-    dataset = open_set(write_set(tmp_path), classes=None)
-    stats = check(dataset, [dataset]).stats
-    assert stats.classes == ['class 0', 'class 1', 'class 2', 'class 3']
-    assert len(check(dataset, [dataset], num_classes=9).stats.classes) == 9
-
-
-@TRANSFORMS.register_module()
-class LoadAnnotationsPlusOne(LoadAnnotations):
-    """A subclass of a user, which does something else to pixels."""
-
-    def _load_seg_map(self, results):
-        super()._load_seg_map(results)
-        results['gt_seg_map'] = (
-            results['gt_seg_map'].astype(np.int64) + 1
-        ) % 4
-
-
-@TRANSFORMS.register_module()
-class LoadColours(LoadAnnotations):
-    """Three-channel labels: the class is the sum of the channels."""
-
-    def _load_seg_map(self, results):
-        self.imdecode_backend = 'cv2'
-        super()._load_seg_map(results)
-        results['gt_seg_map'] = results['gt_seg_map'].sum(-1) % 4
-
-
-@pytest.mark.parametrize(
-    'loader', ['LoadAnnotationsPlusOne', 'LoadColours', 'cv2', 'numpy']
-)
-def test_other_loading_transforms_are_run(tmp_path, loader):
-    root = write_set(tmp_path)
-    transform = {'type': loader}
-    kwargs = {}
-    if loader == 'cv2':
-        transform = {'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}
-    if loader == 'LoadColours':
-        for index in range(6):
-            colours = np.full((32, 48, 3), index // 2, dtype=np.uint8)
-            write_label_file(root, index, colours)
-    if loader == 'numpy':
-        transform = {
-            'type': 'LoadBiomedicalAnnotation',
-            'decode_backend': 'numpy',
-        }
-        kwargs = {'seg_map_suffix': '.npy'}
-        for index in range(6):
-            volume = np.full((5, 6, 7), index % 3, dtype=np.int16)
-            np.save(root / 'ann' / f'{index:04d}.npy', volume)
-    pipeline = [{'type': 'LoadImageFromFile'}, transform]
-    dataset = open_set(root, pipeline=pipeline, **kwargs)
-    assert not check(dataset, [dataset]).findings
-
-
-def test_labels_come_through_the_file_backend(tmp_path):
-    args = {'backend': 'counting'}
-    pipeline = [{'type': 'LoadAnnotations', 'backend_args': args}]
-    dataset = open_set(write_set(tmp_path), pipeline=pipeline)
-    CountingBackend.read.clear()
-    collect_stats(dataset, LabelRange(None))
-    names = sorted(Path(path).name for path in CountingBackend.read)
-    assert names == [f'{index:04d}.png' for index in range(6)]
 
 
 def test_any_number_of_threads_counts_the_same(tmp_path):

@@ -1,0 +1,128 @@
+"""What checkpoint and cache save ClassStatsHook from counting again."""
+
+import numpy as np
+import torch
+
+from mmseg_margin.functional import margin_offsets
+from mmseg_margin.losses import (
+    MarginCalibrationLoss,
+)
+from mmseg_margin.stats import ClassStats
+from tests.hooks.builders import (
+    labels_read,
+    log_of,
+    losses,
+    make_runner,
+)
+from tests.stats.builders import write_label_file, write_set
+
+
+def load(path):
+    return torch.load(path, weights_only=False)
+
+
+def test_statistics_are_in_the_checkpoint(root, tmp_path, counts):
+    make_runner(root, tmp_path / 'w').train()
+    checkpoint = load(tmp_path / 'w' / 'iter_2.pth')
+    stats = ClassStats.from_dict(checkpoint['meta']['class_stats'])
+    assert stats.counts == counts
+    assert stats.provenance.files == 5
+    state = {'decode_head.loss_decode': {'steps': [2.0]}}
+    assert checkpoint['meta']['margin_state'] == state
+    assert not any('loss' in key for key in checkpoint['state_dict'])
+
+
+def test_second_run_takes_the_cache(root, tmp_path, counts):
+    hook = {'cache_dir': str(tmp_path / 'cache')}
+    make_runner(root, tmp_path / 'a', hook=hook).train()
+    runner = make_runner(root, tmp_path / 'b', hook=hook)
+    runner.train()
+    assert labels_read(runner) == 0
+    assert losses(runner.model)[0].counts == counts
+    assert log_of(runner).count('rho_0k') == 1
+
+
+def test_resume_takes_counts_and_state_from_the_checkpoint(
+    root, tmp_path, counts
+):
+    make_runner(root, tmp_path / 'w').train()
+    runner = make_runner(
+        root,
+        tmp_path / 'w',
+        hook={'use_cache': False},
+        max_iters=5,
+        resume=True,
+    )
+    runner.train()
+    (loss,) = losses(runner.model)
+    assert labels_read(runner) == 0
+    assert loss.counts == counts
+    assert loss.steps == 5
+
+
+def test_resume_with_other_data_scans_again(root, tmp_path, counts):
+    make_runner(root, tmp_path / 'w').train()
+    write_label_file(root, 0, np.ones((32, 48), np.uint8))
+    runner = make_runner(root, tmp_path / 'w', max_iters=3, resume=True)
+    runner.train()
+    assert labels_read(runner) == 5
+    assert losses(runner.model)[0].counts != counts
+    assert 'differs from that of the checkpoint' in log_of(runner)
+
+
+def test_resume_with_damaged_statistics_scans_again(root, tmp_path, counts):
+    make_runner(root, tmp_path / 'w').train()
+    path = tmp_path / 'w' / 'iter_2.pth'
+    checkpoint = load(path)
+    checkpoint['meta']['class_stats']['counts'][0] = -1
+    torch.save(checkpoint, path)
+    hook = {'use_cache': False}
+    runner = make_runner(
+        root, tmp_path / 'w', hook=hook, max_iters=3, resume=True
+    )
+    runner.train()
+    assert losses(runner.model)[0].counts == counts
+    assert 'counts[0] must not be negative' in log_of(runner)
+
+
+def test_fine_tuning_counts_its_own_data(root, tmp_path, counts):
+    other = write_set(tmp_path / 'other', 3, values=(0, 1, 2, 3))
+    make_runner(other, tmp_path / 'a').train()
+    runner = make_runner(
+        root,
+        tmp_path / 'b',
+        load_from=str(tmp_path / 'a' / 'iter_2.pth'),
+    )
+    runner.train()
+    (loss,) = losses(runner.model)
+    assert loss.counts == counts
+    assert loss.steps == 2  # a new training, so its state begins anew
+
+
+def test_checkpoint_of_another_program(root, tmp_path, counts):
+    runner = make_runner(root, tmp_path / 'a')
+    torch.save(runner.model.state_dict(), tmp_path / 'weights.pth')
+    runner = make_runner(
+        root, tmp_path / 'b', load_from=str(tmp_path / 'weights.pth')
+    )
+    runner.train()
+    assert losses(runner.model)[0].counts == counts
+
+
+def test_margin_loss_and_its_running_rates(root, tmp_path, counts):
+    loss = {
+        'type': 'MarginCalibrationLoss',
+        'class_balance': 'iou',
+        'backend': 'eager',
+    }
+    runner = make_runner(root, tmp_path / 'w', loss)
+    runner.train()
+    (trained,) = losses(runner.model, MarginCalibrationLoss)
+    rho_0k, rho_k0 = margin_offsets(counts)
+    np.testing.assert_allclose(trained.rho_0k, rho_0k, rtol=1e-6)
+    np.testing.assert_allclose(trained.rho_k0, rho_k0, rtol=1e-6)
+    runner = make_runner(root, tmp_path / 'w', loss, resume=True)
+    runner.train()  # there is no iteration left to do
+    (resumed,) = losses(runner.model, MarginCalibrationLoss)
+    assert resumed.training_state() == trained.training_state()
+    np.testing.assert_array_equal(resumed.rho_0k, trained.rho_0k)
