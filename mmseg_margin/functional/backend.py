@@ -28,8 +28,9 @@ from .fused import (
 )
 
 BACKENDS = ('auto', 'compiled', 'eager')
-# Elements of a chunk for each thread: about the size of a level-2 cache.
-EAGER_ELEMENTS, COMPILED_ELEMENTS = 2**17, 2**18
+# Pixels of a chunk for each thread: enough to outweigh the cost of a call, few
+# enough for the cache, and no power of two, whose rows evict each other.
+EAGER_PIXELS, COMPILED_PIXELS = 4080, 16320
 # Above this the unrolled loops of all stages are too long to compile at once.
 UNROLLED_CLASSES = 32
 
@@ -53,7 +54,7 @@ def _has_compiler(device_type: str) -> bool:
     return device_type == 'cpu' and any(map(shutil.which, filter(None, names)))
 
 
-Kernel = Callable[[Tensor, Tensor, Classes, Objective], tuple[Tensor, Tensor]]
+Kernel = Callable[..., tuple[Tensor, list[Tensor]]]
 
 
 class Plan(NamedTuple):
@@ -77,18 +78,18 @@ def make_plan(
         compiled = torch.compile(loss_and_gradient, dynamic=True)
         return Plan(_or_eager(compiled), whole, None)
     if backend == 'eager':
-        pixels = EAGER_ELEMENTS * threads // num_classes
         eager = objective._replace(block=num_classes)
-        return Plan(loss_and_gradient, eager, max(pixels, 1))
-    pixels = COMPILED_ELEMENTS * threads // num_classes // 64 * 64
+        return Plan(loss_and_gradient, eager, EAGER_PIXELS * threads)
     unrolled = objective._replace(block=1, log1p=log1p_of_fraction)
-    return Plan(_compile_for(num_classes), unrolled, max(pixels, 64))
+    return Plan(_compile_for(num_classes), unrolled, COMPILED_PIXELS * threads)
 
 
 def _compile_for(num_classes: int) -> Kernel:
     if num_classes <= UNROLLED_CLASSES:
         return _or_eager(torch.compile(loss_and_gradient, dynamic=False))
-    divisors = (d for d in range(8, 25) if num_classes % d == 0)
+    divisors = (
+        d for d in range(8, UNROLLED_CLASSES + 1) if num_classes % d == 0
+    )
     return _or_eager(
         functools.partial(
             loss_and_gradient,
@@ -176,5 +177,9 @@ def run(
                 chunk, chunk_labels, classes, objective
             )
             loss[n, :, here] = part[0, :, used]
-            gradient[n, :, here] = part_gradient[0, :, used]
+            first = 0
+            for group in part_gradient:
+                last = first + group.shape[1]
+                gradient[n, first:last, here] = group[0, :, used]
+                first = last
     return loss.view(labels.shape), gradient.view(scores.shape)

@@ -208,8 +208,8 @@ def loss_and_gradient(
     objective: Objective,
     stages: Stages = AS_THEY_ARE,
     group: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Loss (N, 1, ...) and its gradient (N, K, ...) of every pixel.
+) -> tuple[Tensor, list[Tensor]]:
+    """Loss (N, 1, ...) of every pixel and its gradient by groups of classes.
 
     Args:
         scores: (N, K, ...).
@@ -237,4 +237,4 @@ def loss_and_gradient(
         stages.apply(g, s, labels, *state, flow, cls, objective)
         for (s, cls), (_, g, _) in zip(groups, parts)
     ]
-    return loss, torch.cat(gradient, 1)
+    return loss, gradient
