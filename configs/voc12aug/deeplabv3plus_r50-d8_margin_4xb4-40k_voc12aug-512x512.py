@@ -6,3 +6,5 @@ model = dict(
     decode_head=dict(loss_decode=_base_.margin),
     auxiliary_head=dict(loss_decode=_base_.margin_auxiliary),
 )
+val_evaluator = dict(type='TailIoUMetric')
+test_evaluator = val_evaluator

@@ -6,3 +6,5 @@ crop_size = _base_.train_size
 train_dataloader = dict(
     batch_size=8, dataset=dict(pipeline=_base_.pipelines.train)
 )
+val_evaluator = dict(type='TailIoUMetric')
+test_evaluator = val_evaluator

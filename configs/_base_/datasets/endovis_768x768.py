@@ -35,5 +35,5 @@ test_dataloader = dict(
         pipeline=_base_.pipelines.test,
     ),
 )
-val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
+val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator

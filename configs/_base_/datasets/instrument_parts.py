@@ -72,5 +72,5 @@ test_dataloader = dict(
         pipeline=test_pipeline,
     ),
 )
-val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
+val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator

@@ -9,3 +9,5 @@ train_dataloader = dict(
 )
 val_dataloader = dict(dataset=dict(pipeline=_base_.pipelines.test))
 test_dataloader = val_dataloader
+val_evaluator = dict(type='TailIoUMetric')
+test_evaluator = val_evaluator
