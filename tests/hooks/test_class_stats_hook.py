@@ -123,8 +123,12 @@ def test_bad_arguments(kwargs, message):
     reason='needs root, to become a user who may not write',
 )
 @pytest.mark.skipif(
-    not all(p.stat().st_mode & 0o001 for p in Path(__file__).parents),
-    reason='the project is in a folder that other users may not enter',
+    not all(
+        folder.stat().st_mode & 0o001
+        for path in (Path(__file__), Path(os.__file__))
+        for folder in path.parents
+    ),
+    reason='the project or Python is in a folder closed to other users',
 )
 def test_read_only_data_and_no_cache_folder(root, tmp_path):
     """As a user who may write nowhere but into the work dir."""
