@@ -1,8 +1,10 @@
-"""What differs between the two stacks, and the one thing that is patched."""
+"""What differs between the two stacks, and what is changed in them."""
 
 import pickle
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 INSTALL_HINT = (
     'MMSegmentation is not installed: '
@@ -45,20 +47,23 @@ def let_configs_inherit_from_mmseg() -> None:
 
 
 def let_checkpoints_load() -> None:
-    """Make mmengine's own checkpoints load where only weights are loaded.
+    """Make mmengine load checkpoints as weights, its own ones included.
 
     Since torch 2.6 ``torch.load`` accepts nothing but tensors and what is
-    declared safe, and upstream's mmengine keeps its log buffers in every
-    checkpoint. They are declared here, so that no checkpoint has to be loaded
-    as arbitrary pickle. Nothing is changed on the forks, which see to it
-    themselves.
+    declared safe. mmengine keeps its log buffers in every checkpoint, so
+    upstream's own ones are refused, and the forks load whatever is refused
+    once more as arbitrary pickle. Here the log buffers are declared, and
+    files go through a loader that refuses all the rest.
     """
     import numpy as np
     import torch
     from mmengine.logging import HistoryBuffer
+    from mmengine.runner import CheckpointLoader
+
+    from .checkpoints import load_from_local
 
     declare = getattr(torch.serialization, 'add_safe_globals', None)
-    if declare is None or is_distribution('onedl-mmengine'):
+    if declare is None:
         return
 
     def method_of_history_buffer(owner: object, name: str) -> object:
@@ -71,7 +76,7 @@ def let_checkpoints_load() -> None:
     array = np.empty(1)
     reconstruct = array.__reduce__()[0]
     scalar = np.float64(0).__reduce__()[0]
-    dtypes = [type(np.dtype(name)) for name in ('f8', 'f4', 'i8', 'i4')]
+    dtypes = [type(np.dtype(name)) for name in '?bBhHiIlLqQefd']
     declare(
         [
             HistoryBuffer,
@@ -83,3 +88,50 @@ def let_checkpoints_load() -> None:
             (method_of_history_buffer, 'builtins.getattr'),
         ]
     )
+    CheckpointLoader.register_scheme('', load_from_local, force=True)
+
+
+def let_checkpoints_be_whole() -> None:
+    """Make mmengine replace a file only once the new one is complete."""
+    from mmengine.fileio import register_backend
+
+    from .checkpoints import WholeFileBackend
+
+    register_backend('local', WholeFileBackend, force=True, prefixes='')
+
+
+class ResumedBatches:
+    """The batches of a loader that stands where the training stands.
+
+    Before a resumed training goes on, the forks ask an iteration-based loop's
+    iterator to skip what has been trained on, and upstream's mmengine draws
+    and discards it. There is nothing to skip here, nor to load.
+    """
+
+    def __init__(self, loader: Iterable, discarded: int) -> None:
+        self._loader = loader
+        self._discarded = discarded
+        self._batches: Iterator | None = None
+
+    def __iter__(self) -> Iterator:
+        return self
+
+    def __next__(self) -> object:
+        if self._discarded > 0:
+            self._discarded -= 1
+            return None
+        if self._batches is None:
+            self._batches = iter(self._loader)
+        return next(self._batches)
+
+    def skip_iter(self, num_iters: int) -> None:
+        """What the forks call; see above."""
+
+
+def draw_batches_from(loader: Iterable, loop: Any) -> None:
+    """Let a training loop use a loader that stands at its iteration."""
+    loop.dataloader = loader
+    if hasattr(loop, 'dataloader_iterator'):
+        can_skip = hasattr(loop.dataloader_iterator, 'skip_iter')
+        discarded = 0 if can_skip else loop.iter
+        loop.dataloader_iterator = ResumedBatches(loader, discarded)

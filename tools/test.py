@@ -10,11 +10,11 @@ from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
-    init_distributed,
     load_config,
     prepare_for_device,
     set_work_dir,
 )
+from mmseg_margin.tooling.ranks import init_distributed, watch_ranks
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -68,20 +68,23 @@ def main(argv: list[str] | None = None) -> None:
     flags.check_test(cfg)
     if args.show or args.show_dir:
         flags.show_predictions(cfg, args.show, args.show_dir, args.wait_time)
+    init_distributed(cfg)
     prepare_for_device(cfg)
-    init_distributed(args.launcher)
     if args.tta:
         use_tta(cfg, args.tta)
     if args.format_only:
         out = args.out or os.path.join(cfg.work_dir, 'submission')
-        make_submission(cfg, out)
+        with watch_ranks():
+            make_submission(cfg, out)
         return
     check_folders(cfg, ('test',))
     flags.add_metrics(cfg, args.metrics)
     flags.add_hook(cfg, 'TrainingCountsHook')
     if args.out:
         flags.keep_predictions(cfg, args.out)
-    build_runner(cfg).test()
+    runner = build_runner(cfg)
+    with watch_ranks():
+        runner.test()
 
 
 if __name__ == '__main__':

@@ -7,12 +7,13 @@ from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
-    init_distributed,
     load_config,
     prepare_for_device,
     set_work_dir,
 )
 from mmseg_margin.tooling.objectives import OBJECTIVES, swap_loss
+from mmseg_margin.tooling.ranks import init_distributed, watch_ranks
+from mmseg_margin.tooling.resume import resume_training
 from mmseg_margin.tooling.training_flags import (
     scale_learning_rate,
     use_amp,
@@ -69,9 +70,13 @@ def main(argv: list[str] | None = None) -> None:
     if args.auto_scale_lr:
         scale_learning_rate(cfg)
     check_folders(cfg, ('train',) if args.no_validate else ('train', 'val'))
+    init_distributed(cfg)
     prepare_for_device(cfg)
-    init_distributed(args.launcher)
-    build_runner(cfg).train()
+    if args.resume:
+        resume_training(cfg)
+    runner = build_runner(cfg)
+    with watch_ranks():
+        runner.train()
 
 
 if __name__ == '__main__':

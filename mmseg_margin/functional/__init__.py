@@ -9,6 +9,7 @@ from .margins import (
     margin_offsets,
     margin_ratios,
     optimal_rho_0k,
+    tau_of_largest_offset,
 )
 from .objective import (
     calibrated_log_loss,
@@ -33,4 +34,5 @@ __all__ = [
     'pixel_margins',
     'reference_loss',
     'rho_margin_loss',
+    'tau_of_largest_offset',
 ]

@@ -70,6 +70,26 @@ def margin_offsets(
     return MarginOffsets(rho_0k, rho_k0)
 
 
+def tau_of_largest_offset(
+    class_counts: ArrayLike, largest_offset: float
+) -> float:
+    """The tau at which the rarest class's ``rho_0k`` is a given number.
+
+    A setting in these terms carries over from one data set to another, and to
+    a part of it or another resolution, where the same tau does not.
+
+    Example:
+        >>> tau_of_largest_offset([900, 100], largest_offset=3.0)
+        10.0
+    """
+    _check_positive('largest_offset', largest_offset)
+    counts = _as_counts(class_counts)
+    present = counts[counts > 0]
+    unit = (np.sqrt(counts.sum() - present) / present).max()
+    # One class with every pixel has no offset at any tau.
+    return float(largest_offset / unit) if unit else largest_offset
+
+
 def margin_ratios(
     class_counts: ArrayLike,
     upsilon: float = 1.0,

@@ -1,5 +1,6 @@
 """Hooks, registered with MMSegmentation."""
 
 from .class_stats_hook import ClassStatsHook
+from .exact_resume_hook import ExactResumeHook
 
-__all__ = ['ClassStatsHook']
+__all__ = ['ClassStatsHook', 'ExactResumeHook']

@@ -47,7 +47,7 @@ class ClassStatsHook(Hook):
             ``~/.cache/mmseg_margin/class_stats``.
         use_cache: Whether to keep results on disk at all.
         class_weight: Also set the class weights of mmseg's
-            ``CrossEntropyLoss``: ``'inverse'``, ``'median'`` or
+            ``CrossEntropyLoss``: ``'inverse'``, ``'sqrt'``, ``'median'`` or
             ``'effective'``.
         num_threads: Threads of each rank; by default the cores there are.
         rare_share: Share of the labelled pixels below which a class is

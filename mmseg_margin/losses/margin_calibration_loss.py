@@ -1,5 +1,6 @@
 """MarginCalibrationLoss: the configuration of the margin-calibrated loss."""
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -12,17 +13,13 @@ from mmseg_margin.functional import (
     choose_backend,
     margin_offsets,
     pixel_calibration_loss,
+    tau_of_largest_offset,
 )
-from mmseg_margin.stats import ClassStats
+from mmseg_margin.stats import ClassStats, class_weights
 
-from .pixels import check_labels, reduce_pixels
-from .running_iou import RunningIoU, iou_weights
-
-NO_STATISTICS = (
-    'MarginCalibrationLoss has no class statistics yet: add '
-    "custom_hooks=[dict(type='ClassStatsHook')] to the config, or give the "
-    'loss class_counts=[...] or the JSON file of tools/class_stats.py.'
-)
+from .pixels import reduce_pixels
+from .running_iou import RunningIoU
+from .validation import check_labels, check_settings, check_statistics
 
 
 @MODELS.register_module()
@@ -43,13 +40,19 @@ class MarginCalibrationLoss(nn.Module):
         class_balance: ``'none'``, or ``'iou'`` to weight the terms by the
             gradient of the data set's IoU bound.
         momentum: Memory of the running rates that ``'iou'`` needs.
-        class_weight: Weight of the pixels of each class.
+        class_weight: Weight of the pixels of each class, or the method to
+            derive them from the counts: ``'inverse'``, ``'sqrt'``,
+            ``'median'`` or ``'effective'``.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         avg_non_ignore: Whether the mean is taken over the labelled pixels
             instead of over all.
+        global_mean: Whether the mean is taken over the pixels of all ranks,
+            so that the training does not depend on their number.
         loss_weight: Weight of the loss.
         absent_class: What to do about a class without pixels: ``'error'``,
             ``'zero'`` or ``'max'`` offset.
+        largest_offset: Sets tau so that the rarest class has this offset,
+            whatever the number and the size of the images.
         backend: ``'auto'``, ``'compiled'`` or ``'eager'``.
         loss_name: Name in the log; it has to contain ``loss``.
 
@@ -72,33 +75,32 @@ class MarginCalibrationLoss(nn.Module):
         class_mean: bool = False,
         class_balance: str = 'none',
         momentum: float = 0.99,
-        class_weight: Sequence[float] | None = None,
+        class_weight: Sequence[float] | str | None = None,
         reduction: str = 'mean',
         avg_non_ignore: bool = True,
+        global_mean: bool = False,
         loss_weight: float = 1.0,
         absent_class: str = 'error',
+        largest_offset: float | None = None,
         backend: str = 'auto',
         loss_name: str = 'loss_margin',
     ) -> None:
         super().__init__()
-        if class_balance not in ('none', 'iou'):
-            raise ValueError(
-                f"class_balance={class_balance!r} is not 'none' or 'iou'."
-            )
-        if 'loss' not in loss_name:
-            raise ValueError(
-                f'loss_name={loss_name!r} must contain "loss", or mmengine '
-                'leaves the term out of the sum it minimises.'
-            )
+        check_settings(class_balance, class_weight, loss_name)
         self.tau = tau
         self.upsilon = upsilon
+        self.largest_offset = largest_offset
         self.form = form
         self.pos_weight = pos_weight
         self.log_base = log_base
         self.class_mean = class_mean
+        self.weight_method = None
+        if isinstance(class_weight, str):
+            self.weight_method, class_weight = class_weight, None
         self.class_weight = class_weight
         self.reduction = reduction
         self.avg_non_ignore = avg_non_ignore
+        self.global_mean = global_mean
         self.loss_weight = loss_weight
         self.absent_class = absent_class
         self.backend = backend
@@ -110,9 +112,10 @@ class MarginCalibrationLoss(nn.Module):
         self._has_own_counts = class_counts is not None
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
-        self.running_iou = (
-            RunningIoU(momentum) if class_balance == 'iou' else None
-        )
+        self.running_iou = None
+        if class_balance == 'iou':
+            nats = 1.0 if log_base == 'e' else math.log(float(log_base))
+            self.running_iou = RunningIoU(momentum, nats)
         if isinstance(class_counts, (str, os.PathLike)):
             class_counts = ClassStats.from_json(class_counts).counts
         if class_counts is not None:
@@ -126,6 +129,8 @@ class MarginCalibrationLoss(nn.Module):
         self, counts: Sequence[int], classes: Sequence[str] | None = None
     ) -> None:
         """Derive the margin-offsets from the pixels of each class."""
+        if self.largest_offset is not None:
+            self.tau = tau_of_largest_offset(counts, self.largest_offset)
         offsets = margin_offsets(
             counts, self.tau, self.upsilon, self.absent_class, classes
         )
@@ -133,6 +138,8 @@ class MarginCalibrationLoss(nn.Module):
             torch.from_numpy(rho).to(self.rho_0k.device, torch.float32)
             for rho in offsets
         )
+        if self.weight_method is not None:
+            self.class_weight = class_weights(counts, self.weight_method)
         if self.running_iou is not None:
             share = torch.tensor(counts, dtype=torch.float64)
             self.running_iou.start((share / share.sum()).to(self.rho_0k))
@@ -150,10 +157,7 @@ class MarginCalibrationLoss(nn.Module):
 
     def load_training_state(self, state: dict[str, list[float]]) -> None:
         if self.running_iou is not None and 'running_iou' in state:
-            sums = self.running_iou.sums
-            self.running_iou.sums = sums.new_tensor(
-                state['running_iou']
-            ).view_as(sums)
+            self.running_iou.load(state['running_iou'])
 
     def forward(
         self,
@@ -192,6 +196,7 @@ class MarginCalibrationLoss(nn.Module):
                 avg_factor,
                 ignore_index,
                 self.avg_non_ignore,
+                self.global_mean and self.training,
             )
         return self.loss_weight * loss
 
@@ -207,20 +212,11 @@ class MarginCalibrationLoss(nn.Module):
         )
         if self.running_iou is None:
             return scale * float(pos), scale
-        own, background = iou_weights(
-            self.running_iou.share, *self.running_iou.rates()
-        )
+        own, background = self.running_iou.weights()
         return scale * float(pos) * own, scale * background
 
     def _check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
-        if len(self.rho_0k) == 0:
-            raise RuntimeError(NO_STATISTICS)
-        num_classes = scores.shape[1]
-        if 1 < num_classes != len(self.rho_0k):
-            raise ValueError(
-                f'The head has {num_classes} classes but the statistics '
-                f'{len(self.rho_0k)}: make num_classes and the data set agree.'
-            )
+        check_statistics(self.rho_0k, scores.shape[1])
         if torch.compiler.is_compiling():
             return
         if not self._backend_said:
@@ -228,4 +224,4 @@ class MarginCalibrationLoss(nn.Module):
             print_log(f'{self.loss_name} runs {backend}.', logger='current')
             self._backend_said = True
         if scores.device.type == 'cpu' or not self.labels_checked:
-            check_labels(label, num_classes, ignore_index)
+            check_labels(label, scores.shape[1], ignore_index)

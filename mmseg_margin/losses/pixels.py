@@ -1,24 +1,11 @@
-"""What every pixel-wise objective does with labels and per-pixel losses."""
+"""What every pixel-wise objective does with the losses of the pixels."""
 
 from collections.abc import Sequence
 
 import torch
+from mmengine.dist import all_reduce
 from mmseg.models.losses.utils import weight_reduce_loss
 from torch import Tensor
-
-
-def check_labels(label: Tensor, num_classes: int, ignore_index: int) -> None:
-    """Raise if a label is neither a class nor ignored."""
-    classes = torch.where(label == ignore_index, 0, label)
-    lowest, highest = classes.aminmax()
-    if lowest < 0 or highest >= num_classes:
-        wrong = (classes < 0) | (classes >= num_classes)
-        raise ValueError(
-            f'Labels {label[wrong].unique().tolist()} lie outside '
-            f'[0, {num_classes}) and are not ignore_index={ignore_index}: '
-            'correct num_classes, map them in the data set '
-            '(reduce_zero_label, label_map), or set ignore_index.'
-        )
 
 
 def reduce_pixels(
@@ -30,11 +17,18 @@ def reduce_pixels(
     avg_factor: float | Tensor | None,
     ignore_index: int,
     avg_non_ignore: bool,
+    global_mean: bool = False,
 ) -> Tensor:
     """Weight and reduce the loss (N, H, W), which is 0 where ignored.
 
     As in mmseg, pixel weights do not enter the average and class weights do;
     unlike there, class weights and ignored pixels go together.
+
+    With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R`` in
+    place of its own ``n_r``. The gradients, which are averaged over the
+    ranks, are then those of ``sum_r S_r / sum_r n_r``, the mean over the
+    pixels of all ranks, where the mean of means weights the pixels of a rank
+    the more the fewer they are.
     """
     labelled = label != ignore_index
     share = torch.ones_like(loss)
@@ -46,6 +40,8 @@ def reduce_pixels(
         if avg_non_ignore or class_weight is not None:
             share = share * labelled
         avg_factor = share.sum()
+        if global_mean:
+            all_reduce(avg_factor, 'mean')
     return weight_reduce_loss(
         loss,
         weight if weight is None else weight.to(loss),

@@ -6,6 +6,8 @@ Weighting the terms of Eq. 16 by these follows the gradient of the data set's
 mean bound, where the paper minimises ``sum_k (l_k0 + l_0k)`` instead.
 """
 
+from collections.abc import Sequence
+
 import torch
 from mmengine.dist import all_reduce
 from torch import Tensor, nn
@@ -31,17 +33,23 @@ class RunningIoU(nn.Module):
 
     What is tracked is conditional on the label, because crops and samplers
     change how often a class is seen but not how often it is missed. The
-    class's share comes from the statistics of the whole data set.
+    class's share comes from the statistics of the whole data set. A pixel is
+    missed, or taken, to the degree of its probability.
+
+    Args:
+        momentum: Memory of the rates.
+        nats: Natural logarithm of the base in which scores are exponents.
     """
 
     share: Tensor
     sums: Tensor
 
-    def __init__(self, momentum: float) -> None:
+    def __init__(self, momentum: float, nats: float = 1.0) -> None:
         super().__init__()
         if not 0 <= momentum < 1:
             raise ValueError(f'momentum={momentum} is not in [0, 1).')
         self.momentum = momentum
+        self.nats = nats
         # Rows of sums: own pixels, own missed, others' pixels, others taken.
         for name in ('share', 'sums'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -63,6 +71,14 @@ class RunningIoU(nn.Module):
             (1 - self.share) * taken / others,
         )
 
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """What the foreground and the background terms weigh now, (K,)."""
+        return iou_weights(self.share, *self.rates())
+
+    def load(self, sums: Sequence[float]) -> None:
+        """Go on from sums that were kept as a flat list."""
+        self.sums = self.sums.new_tensor(sums).view_as(self.sums)
+
     @torch.no_grad()
     def update(
         self, scores: Tensor, labels: Tensor, ignore_index: int
@@ -71,17 +87,18 @@ class RunningIoU(nn.Module):
         if scores.dim() == 4:
             scores = scores[..., ::PIXEL_STRIDE, ::PIXEL_STRIDE]
             labels = labels[..., ::PIXEL_STRIDE, ::PIXEL_STRIDE]
-        num_classes = scores.shape[1]
-        # Class K collects the ignored pixels.
-        labels = torch.where(labels == ignore_index, num_classes, labels)
-        pairs = labels * num_classes + scores.argmax(dim=1)
-        confusion = torch.bincount(
-            pairs.flatten(), minlength=(num_classes + 1) * num_classes
-        ).view(num_classes + 1, num_classes)[:num_classes]
+        classes = torch.arange(scores.shape[1], device=labels.device)
+        labelled = (labels != ignore_index).flatten()[:, None]
+        members = (labels.flatten()[:, None] == classes) & labelled
+        # Probabilities, because decisions flip for a whole class at once as
+        # long as little is learnt, and the weights would follow. A step that
+        # overflows is not taken and must not be remembered either.
+        predicted = (self.nats * scores.float()).softmax(1).nan_to_num()
+        confusion = members.float().T @ predicted.movedim(1, -1).flatten(0, -2)
         hits = confusion.diagonal()
-        own, predicted = confusion.sum(1), confusion.sum(0)
+        own, taken = members.sum(0), confusion.sum(0)
         batch = torch.stack(
-            [own, own - hits, own.sum() - own, predicted - hits]
+            [own, own - hits, own.sum() - own, taken - hits]
         ).to(self.sums)
         all_reduce(batch)
         # A class that was not seen keeps its rates.

@@ -62,8 +62,8 @@ class WeightedCrossEntropyLoss(nn.Module):
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
-            ``'median'`` or ``'effective'``, computed from the label
-            statistics that ``ClassStatsHook`` hands over (see
+            ``'sqrt'``, ``'median'`` or ``'effective'``, computed from the
+            label statistics that ``ClassStatsHook`` hands over (see
             :func:`mmseg_margin.stats.class_weights`); or None.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.

@@ -2,20 +2,19 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from mmseg_margin.functional import MarginOffsets, margin_offsets
+from mmseg_margin.whole_file import StrPath, write_whole_text
 
 from .provenance import Provenance
 from .validation import check_fields, check_int, check_ints, check_texts
 from .weights import class_weights
 
-StrPath = str | os.PathLike[str]
 JSON_FORMAT = 'mmseg_margin.class_stats/1'
+LONGEST_TEXT = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,17 @@ class ClassStats:
         check_int('ignored', self.ignored)
         # The sum is checked too, because int64 totals are derived from it.
         check_int('the sum of counts', sum(self.counts))
+
+    def _check_consistency(self) -> None:
+        """What a scan cannot find, and weights cannot be derived from."""
+        for index, pixels in enumerate(self.counts):
+            shown_in = self.images[index], self.image_pixels[index]
+            if pixels and (not shown_in[0] or shown_in[1] < pixels):
+                raise ValueError(
+                    f'counts[{index}] is {pixels}, which contradicts '
+                    f'images[{index}] = {shown_in[0]} and '
+                    f'image_pixels[{index}] = {shown_in[1]}.'
+                )
 
     @property
     def total(self) -> int:
@@ -103,11 +113,13 @@ class ClassStats:
         missing = [name for name in _REQUIRED if name not in values]
         if missing:
             raise ValueError(f'{missing[0]} is missing.')
-        return cls(**values, provenance=Provenance(**provenance))
+        stats = cls(**values, provenance=Provenance(**provenance))
+        stats._check_consistency()
+        return stats
 
     def to_json(self, path: StrPath) -> None:
-        """Write a JSON file that people can read."""
-        Path(path).write_text(self.dumps(), encoding='utf-8')
+        """Write a JSON file that people can read, whole or not at all."""
+        write_whole_text(path, self.dumps())
 
     def dumps(self) -> str:
         """The text of the JSON file."""
@@ -118,12 +130,19 @@ class ClassStats:
         """Read and validate a JSON file."""
         try:
             # RecursionError: text that nests ten thousand brackets.
-            data = json.loads(Path(path).read_text(encoding='utf-8'))
-            return cls.from_dict(data)
+            return cls.from_dict(json.loads(_read_text(path)))
         except (ValueError, RecursionError) as error:
             raise ValueError(
                 f'{path} does not hold class statistics: {error}'
             ) from error
+
+
+def _read_text(path: StrPath) -> str:
+    with open(path, encoding='utf-8') as file:
+        text = file.read(LONGEST_TEXT + 1)
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(f'it is longer than {LONGEST_TEXT:,} characters.')
+    return text
 
 
 def _names(dataclass_type: type) -> tuple[str, ...]:

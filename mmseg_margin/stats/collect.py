@@ -1,7 +1,9 @@
 """Statistics of a data set: from a checkpoint, the cache, or a scan."""
 
 import hashlib
-from collections.abc import Sequence
+import logging
+import os
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +13,18 @@ from mmengine.logging import print_log
 
 from mmseg_margin.version import __version__
 
-from .cache import StatsCache, fingerprint, is_cacheable
+from .cache import StatsCache
 from .class_stats import ClassStats
 from .findings import Findings, Kind
 from .provenance import Provenance
-from .samples import Sample, leaf_datasets, list_samples
+from .samples import Samples, leaf_datasets, list_samples
 from .scan import scan
+from .survey import (
+    Survey,
+    fingerprint,
+    survey_on_all_ranks,
+    why_not_to_keep,
+)
 from .tally import LabelRange, Tally
 
 
@@ -60,17 +68,23 @@ def collect_stats(
     names = _class_names(dataset)
     if names:
         labels = LabelRange(len(names), labels.ignore_index)
+    started = time.time_ns()
+    before = survey_on_all_ranks(samples)
+    key = fingerprint(before, names, labels)
     answer: list[Any] = [None]
     if dist.is_main_process():
-        key = fingerprint(samples, names, labels)
-        answer = [(key, _look_up(key, known, cache))]
+        answer = [(_look_up(key, known, cache), started)]
     dist.broadcast_object_list(answer)
-    key, found = answer[0]
+    found, started = answer[0]
     if found is not None:
         return Collected(found, Findings(), [])
     tally, findings = _scan_on_all_ranks(samples, labels, num_threads)
-    stats = _make_stats(dataset, samples, tally, labels, key)
-    is_clean = not findings and is_cacheable(samples)
+    unsafe = why_not_to_keep(before, survey_on_all_ranks(samples), started)
+    if unsafe:
+        key = ''
+        print_log(unsafe, logger='current', level=logging.WARNING)
+    stats = _make_stats(dataset, len(samples), before, tally, labels, key)
+    is_clean = not (findings or unsafe) and before.is_cacheable
     if cache is not None and is_clean and dist.is_main_process():
         cache.store(stats)
     return Collected(stats, findings, np.flatnonzero(tally.stored).tolist())
@@ -91,7 +105,7 @@ def _look_up(
 
 
 def _scan_on_all_ranks(
-    samples: Sequence[Sample], labels: LabelRange, num_threads: int | None
+    samples: Samples, labels: LabelRange, num_threads: int | None
 ) -> tuple[Tally, Findings]:
     rank, world_size = dist.get_dist_info()
     findings = None
@@ -100,15 +114,15 @@ def _scan_on_all_ranks(
             samples[rank::world_size], labels, num_threads, rank == 0
         )
     finally:  # a rank that fails tells the others, so that none waits for it
-        paths = '\n'.join(sample.label_path for sample in samples)
-        seen = hashlib.sha256(paths.encode()).hexdigest()
-        parts = dist.all_gather_object((findings, seen))
+        parts = dist.all_gather_object((findings, _views(samples)))
     failed = [i for i, (part, _) in enumerate(parts) if part is None]
     if failed:
         raise DataSetError(
             f'Reading the labels failed on rank {failed}: see the error there.'
         )
-    if len({seen for _, seen in parts}) > 1:
+    views = [view for _, view in parts]
+    neighbours = zip(views, views[1:] + views[:1], strict=True)
+    if any(a[::2] != b[:2] for a, b in neighbours):
         raise DataSetError(
             'The ranks do not see the same label files: check that every '
             'node has the same data set at the same place.'
@@ -124,9 +138,26 @@ def _scan_on_all_ranks(
     return tally, merged
 
 
+def _views(samples: Samples) -> tuple[int, str, str]:
+    """The number of samples, a digest of this rank's and of the next's.
+
+    If neighbours agree on these, every sample is read by exactly one rank,
+    and none of them has to look at more than two shares.
+    """
+    rank, world_size = dist.get_dist_info()
+    digests = []
+    for share in (rank, (rank + 1) % world_size):
+        digest = hashlib.sha256()
+        for sample in samples[share::world_size]:
+            digest.update(os.fsencode(sample.label_path) + b'\0')
+        digests.append(digest.hexdigest())
+    return len(samples), digests[0], digests[1]
+
+
 def _make_stats(
     dataset: Any,
-    samples: Sequence[Sample],
+    num_files: int,
+    source: Survey,
     tally: Tally,
     labels: LabelRange,
     key: str,
@@ -134,7 +165,6 @@ def _make_stats(
     present = np.flatnonzero(tally.pixels * labels.is_class)
     num_classes = labels.num_classes or int(present.max(initial=0)) + 1
     numbered = [f'class {index}' for index in range(num_classes)]
-    mappings = (sample.loader.describe(sample.info) for sample in samples)
 
     def per_class(values: np.ndarray) -> list[int]:
         return (values * labels.is_class)[:num_classes].tolist()
@@ -147,8 +177,8 @@ def _make_stats(
         ignored=int(tally.pixels[labels.is_ignored].sum()),
         provenance=Provenance(
             dataset=_name(dataset),
-            files=len(samples),
-            mapping='; '.join(dict.fromkeys(mappings)),
+            files=num_files,
+            mapping='; '.join(sorted(source.mappings)),
             ignore_index=labels.ignore_index,
             fingerprint=key,
             version=__version__,

@@ -40,12 +40,12 @@ class LabelDecoder:
 
     def __call__(self, content: bytes) -> DecodedLabel:
         """Decode one file. Pillow's limit on pixels raises, as in training."""
-        with Image.open(io.BytesIO(content)) as image:
+        with _open(content) as image:
             if _is_plain_png(image):
                 values = self._decode_in_place(image)
                 if values is not None:
                     return DecodedLabel(histogram(values), image.size, False)
-        with Image.open(io.BytesIO(content)) as image:
+        with _open(content) as image:
             values, wrapped = _to_uint8(np.asarray(image))
             return DecodedLabel(histogram(values), image.size, wrapped)
 
@@ -68,6 +68,18 @@ class LabelDecoder:
         image.load()
         is_complete = image.im is target.im and (last_row != NOT_WRITTEN).any()
         return values if is_complete else None
+
+
+def _open(content: bytes) -> Image.Image:
+    """Look at the header, and refuse what must not or need not be decoded."""
+    image = Image.open(io.BytesIO(content))
+    if image.format == 'EPS':
+        raise NotAnIndexMapError(
+            'a PostScript program, which is not run to see what it draws'
+        )
+    if len(image.getbands()) > 1:
+        raise NotAnIndexMapError(_channels(len(image.getbands())))
+    return image
 
 
 def _is_plain_png(image: Image.Image) -> bool:
@@ -140,8 +152,10 @@ def _count(values: NDArray[np.uint8]) -> NDArray[np.int64]:
 def _to_uint8(array: NDArray) -> tuple[NDArray[np.uint8], bool]:
     """Any other pixel type, as ``LoadAnnotations`` casts it."""
     if array.ndim != 2:
-        raise NotAnIndexMapError(
-            f'{array.shape[2]} channels instead of one class index'
-        )
+        raise NotAnIndexMapError(_channels(array.shape[2]))
     values = array.astype(np.uint8).ravel()
     return values, bool((values != array.ravel()).any())
+
+
+def _channels(number: int) -> str:
+    return f'{number} channels instead of one class index'

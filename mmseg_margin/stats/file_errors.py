@@ -1,5 +1,10 @@
 """What went wrong with one file, in words that fit a report."""
 
+import os
+import stat
+import struct
+import zlib
+
 from PIL import Image, UnidentifiedImageError
 
 from .decode import NotAnIndexMapError
@@ -18,11 +23,33 @@ LOADING_ERRORS = (
     SyntaxError,
     TypeError,
     ValueError,
+    struct.error,
+    zlib.error,
 )
 # Other suffixes may be read by cv2 or tifffile though Pillow cannot.
 PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
+BYTES_OF_WIDEST_PIXEL = 4
 EXIF_ORIENTATION = 0x0112
 EXIF_LIES_ON_ITS_SIDE = range(5, 9)
+
+
+def check_regular(path: str) -> int:
+    """The size in bytes; raises for what would block if it were read.
+
+    Links are followed; a device, a pipe or a folder is no label.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError('not a regular file')
+    return status.st_size
+
+
+def check_label_file(path: str) -> None:
+    """Raise for what would block or fill the memory if it were read."""
+    size, limit = check_regular(path), Image.MAX_IMAGE_PIXELS
+    # Up to twice the limit Pillow only warns.
+    if limit and size > 2 * limit * BYTES_OF_WIDEST_PIXEL:
+        raise OSError(f'{size} bytes, more than a label may have')
 
 
 def explain(error: BaseException, path: str) -> tuple[Kind, str]:
@@ -44,6 +71,7 @@ def check_image(
 ) -> tuple[Kind, str] | None:
     """What the header of an image file says against it, if anything."""
     try:
+        check_regular(path)
         with Image.open(path) as image:
             size = image.size
             if label_size in (None, size):
@@ -54,7 +82,7 @@ def check_image(
         return Kind.MISSING_IMAGE, path
     except Image.DecompressionBombError:
         return None  # images may be large, and are not read with Pillow
-    except (OSError, SyntaxError, ValueError) as error:
+    except LOADING_ERRORS as error:
         if not path.lower().endswith(PILLOW_SUFFIXES):
             return None
         return Kind.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'

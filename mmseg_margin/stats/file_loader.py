@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from .decode import LabelDecoder
+from .file_errors import check_label_file
 from .label_loader import Info, LoadedLabel
 from .tally import NUM_VALUES
 
@@ -29,6 +30,8 @@ class FileLoader:
 
     def load(self, info: Info) -> LoadedLabel:
         path = info['seg_map_path']
+        if _local(path, self._transform):
+            check_label_file(path)
         content = fileio.get(path, backend_args=self._transform.backend_args)
         if content is None:  # what the LMDB backend says of a missing key
             raise FileNotFoundError(path)

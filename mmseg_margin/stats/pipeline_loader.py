@@ -1,6 +1,7 @@
 """The general way: run the transforms of the train pipeline."""
 
 import copy
+import os
 import threading
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .decode import NotAnIndexMapError, histogram
+from .file_errors import check_regular
 from .label_loader import Info, LoadedLabel
 from .tally import NUM_VALUES
 
@@ -25,6 +27,9 @@ class PipelineLoader:
         if not hasattr(self._of_thread, 'transforms'):
             # Transforms are written for worker processes, not for threads.
             self._of_thread.transforms = copy.deepcopy(self._transforms)
+        path = info.get('seg_map_path')
+        if path and os.path.exists(path):
+            check_regular(path)
         results = copy.deepcopy(info)
         for transform in self._of_thread.transforms:
             results = transform(results)

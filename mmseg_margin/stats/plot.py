@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmseg_margin.whole_file import whole_file
+
 from .class_stats import ClassStats
+from .printable import drawable
 
 SHARE_COLOUR = '#4c72b0'
 MARGIN_COLOUR = '#dd8452'
@@ -23,7 +26,7 @@ def plot_stats(
     from matplotlib.figure import Figure
 
     order = np.argsort(stats.counts, kind='stable')
-    names = [stats.classes[index] for index in order]
+    names = [drawable(stats.classes[index]) for index in order]
     share = 100 * np.array(stats.counts) / max(stats.total, 1)
     rho_0k = stats.margins(tau, upsilon, absent_class='zero').rho_0k
     height = 1.6 + INCHES_PER_CLASS * len(names)
@@ -34,8 +37,11 @@ def plot_stats(
     right.set_xlabel(f'margin-offset rho_0k for tau = {tau:g} (log scale)')
     _draw_bars(right, names, rho_0k[order], MARGIN_COLOUR)
     source = stats.provenance
-    figure.suptitle(f'{source.dataset}, {source.files:,} label files')
-    figure.savefig(path, dpi=120)
+    if source.files:
+        title = f'{source.dataset}, {source.files:,} label files'
+        figure.suptitle(drawable(title))
+    with whole_file(path) as draft:
+        figure.savefig(draft, dpi=120, format=Path(path).suffix[1:] or 'png')
 
 
 def _draw_bars(

@@ -13,6 +13,7 @@ from .heads import (
     check_heads_agree,
     check_num_classes,
 )
+from .printable import printable
 from .samples import leaf_datasets
 
 WARNING_KINDS = (Kind.WRAPPED,)
@@ -111,7 +112,7 @@ def _describe(kind: Kind, group: Group, collected: Collected) -> str:
         if len(group.values) > VALUES_SHOWN:
             headline += f', {len(group.values) - VALUES_SHOWN} more values'
     lines = [f'{headline} ({group.count} file(s))']
-    lines += [f'    {text}' for _, text in group.first]
+    lines += [f'    {printable(text)}' for _, text in group.first]
     if group.count > FILES_SHOWN:
         lines.append(f'    ... and {group.count - FILES_SHOWN} more')
     lines.append(f'    likely fix: {fix}.')
@@ -119,11 +120,12 @@ def _describe(kind: Kind, group: Group, collected: Collected) -> str:
 
 
 def _check_classes(stats: ClassStats, rare_share: float) -> Iterable[str]:
-    counts = dict(zip(stats.classes, stats.counts, strict=True))
+    names = [printable(name) for name in stats.classes]
+    counts = dict(zip(names, stats.counts, strict=True))
     absent = [name for name, count in counts.items() if count == 0]
     if absent:
         fix = "take them out of the classes, or set absent_class='zero'"
-        if _reduces(stats) and absent == stats.classes[-1:]:
+        if _reduces(stats) and absent == names[-1:]:
             fix = (
                 'reduce_zero_label=True ignores label 0 and moves the others '
                 'down by one; turn it off if 0 is your first class'

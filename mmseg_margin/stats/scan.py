@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
@@ -25,6 +25,7 @@ from .tally import LabelRange, Tally
 
 MAX_THREADS = 16
 FILES_PER_TASK = 4
+FILES_PER_BLOCK = 1 << 14  # so that the queue of tasks stays short
 
 
 def scan(
@@ -37,9 +38,9 @@ def scan(
     tally, findings = Tally(), Findings()
     stop = threading.Event()
     # The first one alone, since file backends connect on their first use.
-    tasks = [samples[:1]]
-    for start in range(1, len(samples), FILES_PER_TASK):
-        tasks.append(samples[start : start + FILES_PER_TASK])
+    blocks = [samples[:1]]
+    for start in range(1, len(samples), FILES_PER_BLOCK):
+        blocks.append(samples[start : start + FILES_PER_BLOCK])
     pool = ThreadPoolExecutor(num_threads or default_threads())
     with _progress_bar(show_progress) as progress:
         bar = progress.add_task('Reading labels', total=len(samples))
@@ -50,27 +51,35 @@ def scan(
             progress.advance(bar, num_files)
 
         try:
-            collect(_scan_part(tasks[0], label_range, stop), len(tasks[0]))
-            sizes = {
-                pool.submit(_scan_part, task, label_range, stop): len(task)
-                for task in tasks[1:]
-            }
-            for future in as_completed(sizes):
-                collect(future.result(), sizes.pop(future))
+            for block in blocks:
+                sizes = {
+                    pool.submit(_scan_part, task, label_range, stop): len(task)
+                    for task in _split(block)
+                }
+                for future in as_completed(sizes):
+                    collect(future.result(), sizes.pop(future))
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
     return tally, findings
 
 
+def available_cores() -> int:
+    """The cores that this process may use, not those of the machine."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def default_threads() -> int:
     """The cores of this process, shared with the other ranks of the node."""
-    if hasattr(os, 'sched_getaffinity'):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
     ranks = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    return max(1, min(MAX_THREADS, cores // ranks))
+    return max(1, min(MAX_THREADS, available_cores() // ranks))
+
+
+def _split(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+    for start in range(0, len(samples), FILES_PER_TASK):
+        yield samples[start : start + FILES_PER_TASK]
 
 
 def _scan_part(

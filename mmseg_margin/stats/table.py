@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from prettytable import PrettyTable
 
 from .class_stats import ClassStats
+from .printable import printable
 
 
 def format_table(
@@ -25,15 +26,14 @@ def format_table(
     )
     for name, count, images, (rho_0k, rho_k0) in columns:
         share = f'{100 * count / max(stats.total, 1):.4f}'
-        table.add_row(
-            [name, f'{count:,}', share, f'{images:,}', rho_0k, rho_k0]
-        )
+        figures = [f'{count:,}', share, f'{images:,}', rho_0k, rho_k0]
+        table.add_row([printable(name), *figures])
     if weights is not None:
         texts = [f'{weight:.4g}' for weight in weights]
         table.add_column('weight', texts, align='r')
     source = stats.provenance
     return (
-        f'{source.files:,} label files of {source.dataset}: '
+        f'{source.files:,} label files of {printable(source.dataset)}: '
         f'{stats.total:,} labelled and {stats.ignored:,} ignored pixels; '
         f'margin-offsets for tau={tau:g}, upsilon={upsilon:g}\n{table}'
     )

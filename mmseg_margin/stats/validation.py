@@ -1,6 +1,8 @@
 """Checks of untrusted JSON values: one sentence that names the field."""
 
+from collections import Counter
 from collections.abc import Sequence
+from reprlib import repr as short
 from typing import Any
 
 INT64_MAX = 2**63 - 1
@@ -9,9 +11,9 @@ INT64_MAX = 2**63 - 1
 def check_int(name: str, value: object, minimum: int | None = 0) -> None:
     """An integer of int64 range; JSON's true, 1.0 and NaN are not."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f'{name} must be an integer, got {value!r}.')
+        raise ValueError(f'{name} must be an integer, got {short(value)}.')
     if minimum is not None and value < minimum:
-        raise ValueError(f'{name} must not be negative, got {value}.')
+        raise ValueError(f'{name} must not be negative, got {short(value)}.')
     if abs(value) > INT64_MAX:
         raise ValueError(f'{name} is larger than 2**63 - 1.')
 
@@ -34,10 +36,10 @@ def check_texts(name: str, values: object) -> None:
         raise ValueError(f'{name} must be a list, got {_type(values)}.')
     for value in values:
         if not isinstance(value, str):
-            raise ValueError(f'{name} must be text, got {value!r}.')
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise ValueError(f'{name} holds {twice[0]!r} more than once.')
+            raise ValueError(f'{name} must be text, got {short(value)}.')
+    value, times = Counter(values).most_common(1)[0] if values else ('', 0)
+    if times > 1:
+        raise ValueError(f'{name} holds {short(value)} more than once.')
 
 
 def check_fields(
@@ -48,7 +50,7 @@ def check_fields(
         raise ValueError(f'{name} must be a JSON object, got {_type(data)}.')
     unknown = [key for key in data if key not in allowed]
     if unknown:
-        raise ValueError(f'{name} has an unknown field {unknown[0]!r}.')
+        raise ValueError(f'{name} has an unknown field {short(unknown[0])}.')
     return dict(data)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-WEIGHT_METHODS = ('inverse', 'median', 'effective')
+WEIGHT_METHODS = ('inverse', 'sqrt', 'median', 'effective')
 
 
 def check_weight_method(name: str, method: str) -> None:
@@ -24,7 +24,8 @@ def class_weights(
     Args:
         counts: ``N_k``, the labelled pixels of each class.
         method: ``'inverse'``: ``N / (K N_k)``, so that all classes carry the
-            same total weight and the average pixel weighs 1. ``'median'``
+            same total weight and the average pixel weighs 1. ``'sqrt'``: its
+            square root, scaled to the same average. ``'median'``
             (Eigen and Fergus): ``median_j f_j / f_k`` with ``f_k`` the share
             of class k within the images that show it. ``'effective'`` (Cui
             et al.): ``1 / E_k``, scaled to a mean of 1, with the effective
@@ -41,6 +42,9 @@ def class_weights(
     weights = np.ones_like(all_counts)
     if method == 'inverse':
         weights[present] = pixels.sum() / (len(pixels) * pixels)
+    elif method == 'sqrt':
+        roots = np.sqrt(pixels)
+        weights[present] = pixels.sum() / (roots.sum() * roots)
     elif method == 'median':
         share = pixels / pixels.sum()
         if image_pixels is not None:

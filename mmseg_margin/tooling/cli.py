@@ -1,6 +1,7 @@
 """Arguments that all tools share, and errors in one sentence."""
 
 import argparse
+import errno
 import functools
 import os
 import sys
@@ -13,6 +14,10 @@ from mmseg_margin.stats import DataSetError
 # What bad input raises, here and in the libraries. Anything else is a defect
 # and keeps its traceback.
 EXPECTED_ERRORS = (DataSetError, ImportError, KeyError, OSError, ValueError)
+# mmengine takes whatever interrupts its formatting of a config for the latter.
+OF_A_DEAD_WORKER = (RuntimeError, SyntaxError)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_WEIGHTS_ONLY = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'
 LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
 
@@ -40,10 +45,14 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(main)
     def reporting_main(*args, **kwargs) -> None:
+        _load_only_weights()
         try:
             main(*args, **kwargs)
-        except EXPECTED_ERRORS as error:
-            if os.environ.get(TRACEBACK_VARIABLE):
+        except (*EXPECTED_ERRORS, *OF_A_DEAD_WORKER) as raised:
+            dead_worker = _dead_worker(raised)
+            error = dead_worker or raised
+            is_expected = dead_worker or isinstance(raised, EXPECTED_ERRORS)
+            if os.environ.get(TRACEBACK_VARIABLE) or not is_expected:
                 raise
             print(f'error: {_describe(error)}', file=sys.stderr)
             print(
@@ -56,7 +65,31 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
     return reporting_main
 
 
+def _load_only_weights() -> None:
+    """Never unpickle a download, which mmengine would do."""
+    if NO_WEIGHTS_ONLY not in os.environ:
+        os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')
+
+
+def _dead_worker(error: BaseException | None) -> BaseException | None:
+    """What torch raised, wherever the main thread was, if a worker died."""
+    while error and not str(error).startswith('DataLoader worker'):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def _describe(error: BaseException) -> str:
+    if _dead_worker(error) is error:
+        return (
+            f'{str(error).rstrip(". ")}. Mostly it was killed because the '
+            'memory was full: lower num_workers, prefetch_factor or '
+            'batch_size of the data loader.'
+        )
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return (
+            f'{error}: make room and start again, with --resume if it was a '
+            'training. No earlier file was damaged.'
+        )
     # str() of a KeyError is the repr of its message.
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])

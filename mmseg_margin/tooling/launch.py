@@ -10,7 +10,6 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import print_log
 from mmengine.runner import Runner
 from mmseg.registry import RUNNERS
-from torch import distributed
 
 NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 
@@ -54,7 +53,8 @@ def prepare_for_device(cfg: Config) -> None:
         changes.append('mixed precision is off')
     if cfg.get('launcher', 'none') != 'none':
         cfg.setdefault('env_cfg', ConfigDict())
-        cfg.env_cfg.dist_cfg = ConfigDict(backend='gloo')
+        cfg.env_cfg.setdefault('dist_cfg', ConfigDict())
+        cfg.env_cfg.dist_cfg.backend = 'gloo'
         cfg.model_wrapper_cfg = ConfigDict(
             type='MMDistributedDataParallel',
             device_ids=None,
@@ -64,26 +64,6 @@ def prepare_for_device(cfg: Config) -> None:
         changes.append('the ranks talk through gloo')
     if os.environ.get('RANK', '0') == '0':
         print_log(': '.join([NO_CUDA, ', '.join(changes)]).rstrip(': ') + '.')
-
-
-def init_distributed(launcher: str) -> None:
-    """Without CUDA, open the process group before the runner does.
-
-    mmengine selects a CUDA device before it opens any group, gloo's too.
-    """
-    if launcher == 'none' or torch.cuda.is_available():
-        return
-    if launcher != 'pytorch':
-        raise ValueError(
-            f'--launcher {launcher} needs CUDA: without it, start the ranks '
-            'with torchrun and --launcher pytorch.'
-        )
-    if 'RANK' not in os.environ:
-        raise ValueError(
-            '--launcher pytorch found no RANK in the environment: start the '
-            'ranks with torchrun, for example through tools/dist_train.sh.'
-        )
-    distributed.init_process_group('gloo')
 
 
 def build_runner(cfg: Config) -> Runner:

@@ -12,6 +12,7 @@ from mmseg_margin.functional import (
     margin_offsets,
     margin_ratios,
     optimal_rho_0k,
+    tau_of_largest_offset,
 )
 
 # Public counts of Cityscapes train, 2975 fine images, in train-id order.
@@ -79,6 +80,24 @@ def test_twice_the_data_shrinks_the_offsets():
     once = margin_offsets([900, 100]).rho_0k
     twice = margin_offsets([1800, 200]).rho_0k
     np.testing.assert_allclose(twice, once / math.sqrt(2))
+
+
+@given(counts, st.floats(0.01, 10), st.sampled_from([0.1, 0.25, 4.0]))
+def test_a_largest_offset_carries_over(pixels, largest, factor):
+    """The same at another resolution, and with another number of images."""
+    for scale in (1.0, factor):
+        scaled = np.asarray(pixels) * scale
+        tau = tau_of_largest_offset(scaled, largest)
+        rho_0k = [
+            tau * math.sqrt(scaled.sum() - n) / n for n in scaled.tolist()
+        ]
+        assert max(rho_0k) == pytest.approx(largest)
+
+
+def test_a_largest_offset_leaves_out_absent_classes():
+    assert tau_of_largest_offset([900, 0, 100], 3.0) == pytest.approx(10)
+    with pytest.raises(ValueError, match='largest_offset must be positive'):
+        tau_of_largest_offset([900, 100], 0)
 
 
 def test_an_absent_class_is_named():

@@ -100,6 +100,22 @@ def test_class_weights_average_like_cross_entropy(batch):
     torch.testing.assert_close(loss, expected)
 
 
+def test_class_weights_by_the_square_root_of_the_counts(batch):
+    weights = [1 / math.sqrt(count) for count in COUNTS]
+    expected = build(class_weight=weights)(*batch)
+    loss = build(class_weight='sqrt')(*batch)
+    torch.testing.assert_close(loss, expected)
+    with pytest.raises(ValueError, match="class_weight='root'"):
+        build(class_weight='root')
+
+
+def test_a_largest_offset_sets_tau():
+    loss = build(largest_offset=0.5)
+    assert float(loss.rho_0k.max()) == pytest.approx(0.5)
+    unit = margin_offsets(COUNTS, tau=1.0).rho_0k.max()
+    assert loss.tau == pytest.approx(0.5 / unit)
+
+
 def test_all_ignored_is_a_connected_zero(batch):
     scores = batch[0].requires_grad_()
     loss = build()(scores, torch.full_like(batch[1], 255))

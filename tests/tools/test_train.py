@@ -223,24 +223,6 @@ def test_resume_continues_without_a_scan(tmp_path, parts):
     assert sum(saved['meta']['class_stats']['counts']) == 6 * 64 * 48
 
 
-def test_two_ranks_without_cuda(tmp_path, parts):
-    torchrun = ['-m', 'torch.distributed.run', '--standalone']
-    command = [sys.executable, *torchrun, '--nproc-per-node=2', TOOL, DEMO]
-    flags = ['--loss', 'margin', '--no-validate', '--launcher', 'pytorch']
-    options = ['--cfg-options', *roots(parts), *SHORT, *EAGER]
-    done = subprocess.run(
-        [*command, *flags, *options],
-        cwd=tmp_path,
-        env=os.environ | {'OMP_NUM_THREADS': '1'},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, output_of(done)[-3000:]
-    assert output_of(done).count('everything runs on the CPU') == 1
-
-
 def mistakes(parts, tmp_path):
     empty = tmp_path / 'empty'
     for name in ('images', 'labels'):

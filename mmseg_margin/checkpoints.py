@@ -1,0 +1,83 @@
+"""Checkpoints are written whole, and read as weights, never as programs."""
+
+import os
+import pickle
+import struct
+from typing import Any
+
+import torch
+from mmengine.fileio import LocalBackend
+
+from .whole_file import StrPath, whole_file
+
+# What damaged files and refused pickles make torch.load raise.
+LOADING_ERRORS = (
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    UnicodeDecodeError,
+    ValueError,
+    pickle.UnpicklingError,
+    struct.error,
+)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged or holds more than weights."""
+
+
+class WholeFileBackend(LocalBackend):
+    """mmengine's backend for local files, whose files are never half done.
+
+    A full disk or a kill leaves the checkpoint of that name as it was.
+    """
+
+    def put(self, obj: bytes, filepath: StrPath) -> None:
+        """Write bytes, whole or not at all."""
+        os.makedirs(os.path.dirname(filepath) or '.', exist_ok=True)
+        with whole_file(filepath) as draft:
+            draft.write_bytes(obj)
+
+    def put_text(
+        self, obj: str, filepath: StrPath, encoding: str = 'utf-8'
+    ) -> None:
+        """Write text, whole or not at all."""
+        self.put(obj.encode(encoding), filepath)
+
+
+def load_from_local(filename: str, map_location: Any = None) -> Any:
+    """Load a checkpoint file; nothing that it holds is executed."""
+    path = os.path.expanduser(filename)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f'The checkpoint {filename} does not exist: give the path to a '
+            '.pth file.'
+        )
+    try:
+        return torch.load(path, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f'The checkpoint {filename} was not loaded, because it '
+            f'{_reason(path)}, and nothing in it was executed: if you trust '
+            'where it comes from, save its state_dict alone with torch.save '
+            'and load that.'
+        ) from error
+    except LOADING_ERRORS as error:
+        first_line = ascii(str(error).partition('\n')[0][:200])
+        raise CheckpointError(
+            f'The checkpoint {filename} cannot be loaded ({first_line}): copy '
+            'it again, or take an earlier one.'
+        ) from error
+
+
+def _reason(path: str) -> str:
+    """With the first few functions and classes that the file asks for."""
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except (*LOADING_ERRORS, OSError):
+        names = []
+    if not names:
+        return 'is damaged or holds more than weights'
+    return f'holds more than weights, {", ".join(map(ascii, names[:3]))}'

@@ -1,0 +1,132 @@
+"""Several ranks: how they meet, and how all end when one of them does."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Thread
+
+import torch
+from mmengine.config import Config
+from mmengine.dist import get_dist_info
+from torch import distributed
+
+# Rank, number of ranks and rank on this machine, as the launchers say them.
+VARIABLES = {
+    'pytorch': ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
+    'slurm': ('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
+    'mpi': (
+        'OMPI_COMM_WORLD_RANK',
+        'OMPI_COMM_WORLD_SIZE',
+        'OMPI_COMM_WORLD_LOCAL_RANK',
+    ),
+}
+STARTERS = {
+    'pytorch': 'torchrun, for example through tools/dist_train.sh',
+    'slurm': 'srun, for example through tools/slurm_train.sh',
+    'mpi': 'mpirun',
+}
+DEFAULT_PORT = '29500'
+WHOLE_TRAINING = timedelta(days=3650)
+
+
+def init_distributed(cfg: Config) -> None:
+    """Without CUDA, open the process group before the runner does.
+
+    mmengine selects a CUDA device before it opens any group, gloo's too. As
+    there, ``env_cfg.dist_cfg.timeout`` is in seconds.
+    """
+    if cfg.launcher == 'none' or torch.cuda.is_available():
+        return
+    _set_rank_variables(cfg.launcher)
+    dist_cfg = (cfg.get('env_cfg') or {}).get('dist_cfg') or {}
+    seconds = dist_cfg.get('timeout')
+    try:
+        distributed.init_process_group(
+            'gloo', timeout=seconds and timedelta(seconds=seconds)
+        )
+    except RuntimeError as error:
+        place = f'{os.environ["MASTER_ADDR"]}:{os.environ["MASTER_PORT"]}'
+        raise ConnectionError(
+            f'The {os.environ["WORLD_SIZE"]} ranks did not meet at {place}: '
+            'start all of them, with the same MASTER_ADDR and a MASTER_PORT '
+            'that is free.'
+        ) from error
+
+
+@contextmanager
+def watch_ranks() -> Iterator[None]:
+    """End this rank, with a sentence, as soon as another one dies.
+
+    A rank that is busy on its own, say in a long validation, would not notice
+    otherwise, nor would one that waits for an NCCL kernel. Rank 0 listens to
+    all others and they to rank 0, on connections that the system closes when
+    a process ends, and on which something is sent only when all is done.
+    """
+    rank, world_size = get_dist_info()
+    if world_size == 1:
+        yield
+        return
+    group = distributed.new_group(backend='gloo', timeout=WHOLE_TRAINING)
+    others = range(1, world_size) if rank == 0 else [0]
+    threads = [
+        Thread(target=_listen, args=(rank, other, group), daemon=True)
+        for other in others
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    except RuntimeError:
+        # A collective may notice the death of a rank before its listener.
+        time.sleep(2)
+        raise
+    for other in others:
+        distributed.send(torch.zeros(1), other, group)
+    for thread in threads:
+        thread.join()
+
+
+def _listen(
+    rank: int, other: int, group: distributed.ProcessGroup | None
+) -> None:
+    try:
+        distributed.recv(torch.zeros(1), other, group)
+    except RuntimeError:
+        print(
+            f'error: rank {other} has ended early, so rank {rank} ends too: '
+            f'the output of rank {other} says why.',
+            file=sys.stderr,
+            flush=True,
+        )
+        # The main thread may be anywhere, and nothing it does is of use.
+        os._exit(1)
+
+
+def _set_rank_variables(launcher: str) -> None:
+    """What torch reads from the environment, from what the launcher set."""
+    for name, source in zip(
+        VARIABLES['pytorch'], VARIABLES[launcher], strict=True
+    ):
+        if source not in os.environ:
+            raise ValueError(
+                f'--launcher {launcher} found no {source} in the environment: '
+                f'start the ranks with {STARTERS[launcher]}.'
+            )
+        os.environ[name] = os.environ[source]
+    os.environ.setdefault('MASTER_PORT', DEFAULT_PORT)
+    if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:
+        os.environ['MASTER_ADDR'] = _first_slurm_host()
+    if 'MASTER_ADDR' not in os.environ:
+        raise ValueError(
+            f'--launcher {launcher} found no MASTER_ADDR in the environment: '
+            'set it to the host of rank 0.'
+        )
+
+
+def _first_slurm_host() -> str:
+    command = ['scontrol', 'show', 'hostnames', os.environ['SLURM_NODELIST']]
+    return subprocess.check_output(command, text=True).split()[0]

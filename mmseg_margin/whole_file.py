@@ -1,0 +1,41 @@
+"""Files that are complete or not there, whatever happens while writing."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+StrPath = str | os.PathLike[str]
+
+
+@contextmanager
+def whole_file(path: StrPath) -> Iterator[Path]:
+    """A path to write to, which becomes ``path`` only once it is complete.
+
+    A full disk or any other error leaves ``path`` as it was and nothing
+    beside it; a kill may leave the draft, ``.<name>.<random>.tmp``.
+    """
+    target = Path(os.path.realpath(path))  # the link stays a link
+    if target.exists() and not target.is_file():
+        yield target  # a device or a pipe cannot be replaced
+        return
+    draft = target.with_name(f'.{target.name}.{uuid.uuid4().hex}.tmp')
+    try:
+        yield draft
+        _write_back(draft)
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_whole_text(path: StrPath, text: str) -> None:
+    """Write a text file in UTF-8, whole or not at all."""
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding='utf-8')
+
+
+def _write_back(path: Path) -> None:
+    """Make sure that the bytes are on the disk before the name is."""
+    with path.open('rb') as file:
+        os.fsync(file.fileno())

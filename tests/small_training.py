@@ -1,0 +1,159 @@
+"""A training that takes milliseconds an iteration, as a config."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+import mmseg_margin  # noqa: F401  (registers hooks and losses)
+
+CLASSES = ('sky', 'road', 'tree', 'car')
+# Norms and dropout that draw nothing from other samples of the batch.
+NETWORK = {
+    'type': 'UNet',
+    'base_channels': 4,
+    'num_stages': 2,
+    'strides': (1, 1),
+    'enc_num_convs': (1, 1),
+    'dec_num_convs': (1,),
+    'downsamples': (True,),
+    'enc_dilations': (1, 1),
+    'dec_dilations': (1,),
+    'norm_cfg': {'type': 'GN', 'num_groups': 2},
+}
+PLAIN = (
+    {'type': 'LoadImageFromFile'},
+    {'type': 'LoadAnnotations'},
+    {'type': 'PackSegInputs'},
+)
+AUGMENTED = (
+    *PLAIN[:2],
+    {
+        'type': 'RandomResize',
+        'scale': (48, 32),
+        'ratio_range': (0.8, 1.5),
+        'keep_ratio': True,
+    },
+    {'type': 'RandomCrop', 'crop_size': (16, 24)},
+    {'type': 'RandomFlip', 'prob': 0.5},
+    {'type': 'PhotoMetricDistortion'},
+    PLAIN[2],
+)
+
+
+def training_config(
+    root: Path,
+    work_dir: Path,
+    max_iters: int = 8,
+    pipeline: tuple = AUGMENTED,
+    batch_size: int = 2,
+    loss: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Config:
+    """Train a tiny net on what ``tests.stats.builders.write_set`` wrote."""
+    dataset = {
+        'type': 'BaseSegDataset',
+        'data_root': str(root),
+        'img_suffix': '.png',
+        'data_prefix': {'img_path': 'img', 'seg_map_path': 'ann'},
+        'metainfo': {'classes': CLASSES},
+        'pipeline': list(pipeline),
+    }
+    margin = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
+    return Config(
+        {
+            'default_scope': 'mmseg',
+            'custom_imports': {'imports': ['mmseg_margin']},
+            'model': {
+                'type': 'EncoderDecoder',
+                'data_preprocessor': {
+                    'type': 'SegDataPreProcessor',
+                    'mean': [127.5] * 3,
+                    'std': [64.0] * 3,
+                    'size': (32, 48),
+                    'seg_pad_val': 255,
+                },
+                'backbone': NETWORK,
+                'decode_head': {
+                    'type': 'FCNHead',
+                    'in_channels': 4,
+                    'in_index': 1,
+                    'channels': 4,
+                    'num_convs': 0,
+                    'concat_input': False,
+                    'dropout_ratio': 0.0 if pipeline == PLAIN else 0.2,
+                    'num_classes': len(CLASSES),
+                    'loss_decode': margin | (loss or {}),
+                },
+                'test_cfg': {'mode': 'whole'},
+            },
+            'train_dataloader': {
+                'batch_size': batch_size,
+                'num_workers': 0,
+                'sampler': {'type': 'InfiniteSampler', 'shuffle': True},
+                'dataset': dataset,
+            },
+            'train_cfg': {
+                'type': 'IterBasedTrainLoop',
+                'max_iters': max_iters,
+            },
+            'optim_wrapper': {
+                'optimizer': {'type': 'AdamW', 'lr': 0.01},
+            },
+            'param_scheduler': [
+                {'type': 'PolyLR', 'end': max_iters, 'by_epoch': False}
+            ],
+            'default_hooks': {
+                'checkpoint': {
+                    'type': 'CheckpointHook',
+                    'by_epoch': False,
+                    'interval': 1,
+                },
+                'logger': {'type': 'LoggerHook', 'interval': 1},
+            },
+            'custom_hooks': [
+                {
+                    'type': 'ClassStatsHook',
+                    'cache_dir': f'{work_dir}/cache',
+                    'num_threads': 1,
+                },
+                {'type': 'ExactResumeHook'},
+            ],
+            'randomness': {'seed': 0},
+            'work_dir': str(work_dir),
+            'log_level': 'WARNING',
+            # mmengine keeps loggers and message hubs by this name.
+            'experiment_name': f'small_{uuid.uuid4().hex}',
+            **settings,
+        }
+    )
+
+
+def add_validation(config: Config, interval: int) -> None:
+    """Validate on the training images, every so many iterations."""
+    config.val_cfg = {'type': 'ValLoop'}
+    config.val_evaluator = {'type': 'IoUMetric'}
+    config.val_dataloader = {
+        'batch_size': 1,
+        'sampler': {'type': 'DefaultSampler', 'shuffle': True},
+        'dataset': dict(config.train_dataloader.dataset, pipeline=list(PLAIN)),
+    }
+    config.train_cfg.val_interval = interval
+
+
+def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:
+    """The weights at the end.
+
+    The runner does not see the config as a whole, which mmengine would format
+    for every checkpoint, at many times the cost of an iteration.
+    """
+    parts = {key: config[key] for key in config if key != 'custom_imports'}
+    return Runner(**parts, **settings).train().state_dict()
+
+
+def same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]):
+    """Whether two models are equal, to the last bit."""
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)

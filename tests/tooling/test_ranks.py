@@ -1,0 +1,218 @@
+"""Ranks that are started by hand, and what they do when one of them dies."""
+
+import contextlib
+import os
+import re
+import runpy
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmseg.datasets.transforms import LoadAnnotations
+from mmseg.registry import HOOKS, TRANSFORMS
+
+from mmseg_margin.tooling.ranks import VARIABLES, init_distributed
+from tests.processes import FORK, run_tool, wait_for
+from tests.small_training import PLAIN, add_validation, training_config
+from tests.stats.builders import write_set
+
+TRAIN = runpy.run_path(str(Path(__file__).parents[2] / 'tools' / 'train.py'))
+SIZE = 3
+SECONDS = 60
+
+
+def die(victim, others_are_busy):
+    """Kill this rank if it is the victim; let the others work on."""
+    if os.environ['RANK'] == str(victim):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if others_are_busy:
+        time.sleep(10 * SECONDS)
+
+
+@TRANSFORMS.register_module()
+class DeadlyLoader(LoadAnnotations):
+    """Labels that kill the rank that scans them."""
+
+    def __init__(self, victim):
+        super().__init__()
+        self.victim = victim
+
+    def transform(self, results):
+        die(self.victim, others_are_busy=True)
+        return super().transform(results)
+
+
+@HOOKS.register_module()
+class DeadlyHook(Hook):
+    """Kills one rank in the third iteration, or in what follows it."""
+
+    def __init__(self, phase, victim, others_are_busy=True):
+        self.phase = phase
+        self.arguments = victim, others_are_busy
+
+    def before_train_iter(self, runner, batch_idx, data_batch=None):
+        victim, _ = self.arguments
+        if self.phase == 'training' and runner.iter == 2:
+            die(*self.arguments)
+        # Rank 0 alone saves; it is still at it when the others go on.
+        if self.phase == 'saving' and runner.iter == 3 and victim > 0:
+            die(victim, others_are_busy=False)
+
+    def before_val_iter(self, runner, batch_idx, data_batch=None):
+        if self.phase == 'validation':
+            die(*self.arguments)
+
+    def before_save_checkpoint(self, runner, checkpoint):
+        if self.phase == 'saving':
+            die(*self.arguments)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        return str(free.getsockname()[1])
+
+
+def run_rank(environment, log, arguments):
+    os.environ.update(environment)
+    run_tool(TRAIN['main'], arguments, log)
+
+
+@pytest.fixture
+def start(tmp_path, capfd):
+    """Start ranks of tools/train.py in forked processes."""
+    with contextlib.ExitStack() as stack:
+
+        def start(config, environments, *flags):
+            config.dump(str(tmp_path / 'config.py'))
+            ranks = []
+            with capfd.disabled():
+                for number, environment in enumerate(environments):
+                    arguments = [
+                        str(tmp_path / 'config.py'),
+                        '--no-validate',
+                        *flags,
+                    ]
+                    if config.get('val_cfg'):
+                        arguments.remove('--no-validate')
+                    log = tmp_path / f'{number}.txt'
+                    process = FORK.Process(
+                        target=run_rank, args=(environment, log, arguments)
+                    )
+                    process.start()
+                    stack.callback(process.kill)
+                    ranks.append(process)
+            return ranks
+
+        yield start
+
+
+def environments(port):
+    return [
+        {
+            'RANK': str(rank),
+            'WORLD_SIZE': str(SIZE),
+            'MASTER_ADDR': '127.0.0.1',
+            'MASTER_PORT': port,
+        }
+        for rank in range(SIZE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ('phase', 'victim', 'busy'),
+    [
+        ('scan', 1, True),
+        ('training', 0, True),
+        ('training', 1, False),
+        ('validation', 2, True),
+        ('saving', 0, True),
+        ('saving', 1, True),
+    ],
+)
+def test_when_one_dies_all_end(tmp_path, start, phase, victim, busy):
+    root = write_set(tmp_path / 'data', 6)
+    config = training_config(root, tmp_path / 'work', pipeline=PLAIN)
+    config.default_hooks.checkpoint.interval = 3
+    if phase == 'scan':
+        config.train_dataloader.dataset.pipeline[1] = {
+            'type': 'DeadlyLoader',
+            'victim': victim,
+        }
+    else:
+        config.custom_hooks.append(
+            {
+                'type': 'DeadlyHook',
+                'phase': phase,
+                'victim': victim,
+                'others_are_busy': busy,
+            }
+        )
+    if phase == 'validation':
+        add_validation(config, interval=3)
+    ranks = start(config, environments(free_port()), '--launcher', 'pytorch')
+    assert wait_for([ranks[victim]], 120) == [-signal.SIGKILL]
+    assert wait_for(ranks, SECONDS).count(1) == SIZE - 1
+    for rank in set(range(SIZE)) - {victim}:
+        said = (tmp_path / f'{rank}.txt').read_text()
+        found = re.findall(r'error: rank (\d) has ended early, .*\.\n', said)
+        assert found in ([str(victim)], ['0']), said
+        assert 'Traceback' not in said
+
+
+def test_ranks_of_mpi_meet_and_end(tmp_path, start):
+    root = write_set(tmp_path / 'data', 4)
+    config = training_config(root, tmp_path / 'work', max_iters=2)
+    port = free_port()
+    ranks = start(
+        config,
+        [
+            {
+                'OMPI_COMM_WORLD_RANK': str(rank),
+                'OMPI_COMM_WORLD_SIZE': '2',
+                'OMPI_COMM_WORLD_LOCAL_RANK': str(rank),
+                'MASTER_ADDR': '127.0.0.1',
+                'MASTER_PORT': port,
+            }
+            for rank in range(2)
+        ],
+        '--launcher',
+        'mpi',
+    )
+    assert wait_for(ranks, 120) == [0, 0]
+    assert (tmp_path / 'work' / 'iter_2.pth').is_file()
+
+
+def test_a_rank_that_never_comes(tmp_path, start):
+    root = write_set(tmp_path / 'data', 4)
+    config = training_config(root, tmp_path / 'work')
+    config.env_cfg = {'dist_cfg': {'timeout': 1}}
+    port = free_port()
+    ranks = start(config, environments(port)[:1], '--launcher', 'pytorch')
+    assert wait_for(ranks, 120) == [1]
+    said = (tmp_path / '0.txt').read_text()
+    assert f'The 3 ranks did not meet at 127.0.0.1:{port}' in said
+    assert 'Traceback' not in said
+
+
+@pytest.mark.parametrize(
+    ('launcher', 'variables', 'said'),
+    [
+        ('pytorch', (), 'no RANK .* torchrun'),
+        ('slurm', (), 'no SLURM_PROCID .* srun'),
+        ('mpi', (), 'no OMPI_COMM_WORLD_RANK .* mpirun'),
+        ('pytorch', VARIABLES['pytorch'], 'MASTER_ADDR .* host of rank 0'),
+    ],
+)
+def test_no_ranks_to_speak_of(monkeypatch, launcher, variables, said):
+    monkeypatch.delenv('MASTER_ADDR', raising=False)
+    for name in (n for names in VARIABLES.values() for n in names):
+        monkeypatch.delenv(name, raising=False)
+    for name in variables:
+        monkeypatch.setenv(name, '0')
+    with pytest.raises(ValueError, match=said):
+        init_distributed(Config({'launcher': launcher}))

@@ -1,0 +1,167 @@
+"""--resume after a kill: from a whole checkpoint, to the same weights."""
+
+import os
+import random
+import runpy
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+
+from mmseg_margin.tooling.resume import (
+    newest_whole_checkpoint,
+    resume_training,
+)
+from tests.processes import FORK, run_tool
+from tests.small_training import same_weights, training_config
+from tests.stats.builders import write_set
+
+TRAIN = runpy.run_path(str(Path(__file__).parents[2] / 'tools' / 'train.py'))
+KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '5'))
+ITERATIONS = 40
+
+
+def write_checkpoints(folder, *numbers):
+    for number in numbers:
+        path = folder / f'iter_{number}.pth'
+        torch.save({'meta': {'iter': number}, 'x': torch.rand(99)}, path)
+        os.utime(path, (number, number))
+    (folder / 'last_checkpoint').write_text(str(path))
+
+
+def test_the_last_one_is_taken(tmp_path):
+    write_checkpoints(tmp_path, 80, 5, 10)
+    os.utime(tmp_path / 'iter_80.pth', (1, 1))  # of an earlier training
+    newest = newest_whole_checkpoint(str(tmp_path))
+    assert newest == str(tmp_path / 'iter_10.pth')
+
+
+@pytest.mark.parametrize('left', [0, 1, 3, 200, -1])
+def test_a_cut_checkpoint_is_skipped_with_a_word(tmp_path, left, capsys):
+    write_checkpoints(tmp_path, 5, 10)
+    path = tmp_path / 'iter_10.pth'
+    path.write_bytes(path.read_bytes()[:left])
+    newest = newest_whole_checkpoint(str(tmp_path))
+    assert newest == str(tmp_path / 'iter_5.pth')
+    (sentence,) = capsys.readouterr().out.strip().splitlines()
+    assert f'{path} is not whole' in sentence
+
+
+@pytest.mark.parametrize('record', ['', 'nowhere/iter_1.pth', None])
+def test_a_bad_record_is_no_obstacle(tmp_path, record):
+    write_checkpoints(tmp_path, 5, 10)
+    torch.save({}, tmp_path / 'best_mIoU_iter_20.pth')
+    (tmp_path / 'last_checkpoint').unlink()
+    if record is not None:
+        (tmp_path / 'last_checkpoint').write_text(record)
+    newest = newest_whole_checkpoint(str(tmp_path))
+    assert newest == str(tmp_path / 'iter_10.pth')
+
+
+def test_a_folder_of_checkpoints_elsewhere(tmp_path):
+    (tmp_path / 'out').mkdir()
+    write_checkpoints(tmp_path / 'out', 5, 10)
+    record = (tmp_path / 'out' / 'last_checkpoint').rename(
+        tmp_path / 'last_checkpoint'
+    )
+    Path(record.read_text()).write_bytes(b'PK')
+    newest = newest_whole_checkpoint(str(tmp_path))
+    assert newest == str(tmp_path / 'out' / 'iter_5.pth')
+
+
+@pytest.mark.parametrize(
+    ('load_from', 'files', 'expected'),
+    [
+        (None, (), (None, False)),
+        (None, (5,), ('iter_5.pth', True)),
+        ('other.pth', (5,), ('other.pth', True)),
+    ],
+)
+def test_what_the_flag_does(tmp_path, load_from, files, expected):
+    if files:
+        write_checkpoints(tmp_path, *files)
+    cfg = Config(
+        {'resume': True, 'load_from': load_from, 'work_dir': str(tmp_path)}
+    )
+    resume_training(cfg)
+    assert (cfg.load_from and Path(cfg.load_from).name, cfg.resume) == expected
+
+
+class Training:
+    """Lives of one training in one work dir."""
+
+    def __init__(self, config, folder):
+        self.config = config
+        self.folder = folder
+        self.lives = 0
+        self.resumes = 0
+
+    def live(self, seconds=None):
+        """Train until the end, or until killed; whether it was the end."""
+        is_resumed = newest_whole_checkpoint(str(self.folder)) is not None
+        self.lives += 1
+        self.resumes += is_resumed
+        log = self.folder.with_name(f'life{self.lives}.txt')
+        arguments = [self.config, '--resume', '--no-validate', '--work-dir']
+        process = FORK.Process(
+            target=run_tool,
+            args=(TRAIN['main'], [*arguments, str(self.folder)], log),
+        )
+        process.start()
+        process.join(seconds)
+        process.kill()
+        process.join()
+        said = log.read_text()
+        assert process.exitcode in (0, -9), said[-3000:]
+        if is_resumed:
+            assert 'Reading labels' not in said
+        return process.exitcode == 0
+
+    def result(self):
+        """The last checkpoint; the work dir is empty afterwards."""
+        path = self.folder / f'iter_{ITERATIONS}.pth'
+        checkpoint = torch.load(path, weights_only=False)
+        shutil.rmtree(self.folder)
+        return checkpoint
+
+
+def test_killed_at_any_moment(tmp_path, record_property):
+    """Killed at random moments of its life, it ends with the same weights.
+
+    Once it has ended it begins anew, until it has been killed often enough:
+    ``MMSEG_MARGIN_KILLS=100`` makes a longer test of it.
+    """
+    root = write_set(tmp_path / 'data', 5)
+    config = training_config(
+        root,
+        tmp_path / 'work',
+        max_iters=ITERATIONS,
+        loss={'class_balance': 'iou', 'form': 'target'},
+    )
+    config.default_hooks.checkpoint.interval = 5
+    config.custom_hooks[0].use_cache = False
+    config.dump(str(tmp_path / 'config.py'))
+    training = Training(str(tmp_path / 'config.py'), tmp_path / 'work')
+    start = time.monotonic()
+    assert training.live()
+    duration = time.monotonic() - start
+    whole = training.result()
+    rng = random.Random(0)
+    kills = ends = 0
+    is_over = False
+    while not is_over:
+        is_last = kills == KILLS
+        if training.live(None if is_last else rng.random() * duration):
+            ends += 1
+            is_over = is_last
+            result = training.result()
+            assert same_weights(result['state_dict'], whole['state_dict'])
+            for key in ('class_stats', 'margin_state'):
+                assert result['meta'][key] == whole['meta'][key]
+        else:
+            kills += 1
+    print(f'{kills} kills, {training.resumes} resumes, {ends} ends')
+    record_property('kills of a training', kills)

@@ -1,0 +1,147 @@
+"""The launch scripts as upstream's users call them, without a GPU."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.small_training import PLAIN, training_config
+from tests.stats.builders import write_set
+
+TOOLS = Path(__file__).parents[2] / 'tools'
+# Stand-ins for slurm: the tasks of one node, with the variables they get.
+SRUN = """#!/usr/bin/env bash
+for argument in "$@"; do
+  case $argument in
+    --ntasks=*) export SLURM_NTASKS=${argument#*=} ;;
+    --*) ;;
+    *) break ;;
+  esac
+done
+echo "srun $*" > srun.txt
+while [[ $1 == --* ]]; do shift; done
+export SLURM_NODELIST=node[1-2]
+for ((i = 0; i < SLURM_NTASKS; i++)); do
+  SLURM_PROCID=$i SLURM_LOCALID=$i "$@" & tasks+=($!)
+done
+for task in "${tasks[@]}"; do wait "$task" || exit 1; done
+"""
+SCONTROL = '#!/usr/bin/env bash\necho 127.0.0.1\necho elsewhere\n'
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        return str(free.getsockname()[1])
+
+
+def run(folder, script, *arguments, **environment):
+    done = subprocess.run(
+        [TOOLS / script, *map(str, arguments)],
+        cwd=folder,
+        env=os.environ
+        | {'PYTHON': sys.executable, 'OMP_NUM_THREADS': '1'}
+        | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Two iterations, then a test on the same images."""
+    root = write_set(tmp_path / 'data', 4)
+    config = training_config(
+        root, tmp_path / 'work', max_iters=2, pipeline=PLAIN
+    )
+    config.test_cfg = {'type': 'TestLoop'}
+    config.test_evaluator = {'type': 'IoUMetric'}
+    config.test_dataloader = {
+        'batch_size': 1,
+        'sampler': {'type': 'DefaultSampler', 'shuffle': False},
+        'dataset': config.train_dataloader.dataset,
+    }
+    config.log_level = 'INFO'
+    path = tmp_path / 'config.py'
+    config.dump(str(path))
+    return path
+
+
+def test_train_on_two_ranks_and_test(tmp_path, config):
+    code, said = run(
+        tmp_path,
+        'dist_train.sh',
+        config,
+        2,
+        '--no-validate',
+        '--cfg-options',
+        'env_cfg.dist_cfg.timeout=240',
+        PORT=free_port(),
+    )
+    assert code == 0, said[-3000:]
+    assert said.count('everything runs on the CPU') == 1
+    assert 'Distributed training: True' in said
+    assert 'timeout=240' in said
+    checkpoint = tmp_path / 'work' / 'iter_2.pth'
+    code, said = run(
+        tmp_path, 'dist_test.sh', config, checkpoint, 1, PORT=free_port()
+    )
+    assert code == 0, said[-3000:]
+    assert 'mIoU' in said
+
+
+def test_slurm_without_a_gpu(tmp_path, config):
+    folder = tmp_path / 'bin'
+    folder.mkdir()
+    for name, text in (('srun', SRUN), ('scontrol', SCONTROL)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    code, said = run(
+        tmp_path,
+        'slurm_train.sh',
+        'cpu',
+        'margins',
+        config,
+        '--no-validate',
+        PATH=f'{folder}:{os.environ["PATH"]}',
+        MASTER_PORT=free_port(),
+        GPUS='2',
+        GPUS_PER_NODE='0',
+        CPUS_PER_TASK='1',
+        SRUN_ARGS='--time=10 --quiet',
+    )
+    assert code == 0, said[-3000:]
+    assert said.count('everything runs on the CPU') == 1
+    called = (tmp_path / 'srun.txt').read_text()
+    for option in (
+        '--partition=cpu',
+        '--job-name=margins',
+        '--cpus-per-task=1',
+        '--time=10 --quiet',
+        '--kill-on-bad-exit=1',
+        '--launcher slurm --no-validate',
+    ):
+        assert option in called
+    saved = torch.load(tmp_path / 'work' / 'iter_2.pth', weights_only=False)
+    assert saved['meta']['iter'] == 2
+
+
+@pytest.mark.parametrize(
+    ('script', 'usage'),
+    [
+        ('dist_train.sh', 'CONFIG GPUS'),
+        ('dist_test.sh', 'CONFIG CHECKPOINT GPUS'),
+        ('slurm_train.sh', 'PARTITION JOB_NAME CONFIG'),
+    ],
+)
+def test_too_few_arguments(tmp_path, script, usage):
+    code, said = run(tmp_path, script)
+    assert code == 2
+    assert said == f'usage: tools/{script} {usage} [arguments]\n'
