@@ -2,11 +2,12 @@
 
 import argparse
 
-from benchmarks import loss, scan
+from benchmarks import files, loss, scan
 
 SUBJECTS = {
     'loss': (loss, 'time and memory of the objectives'),
     'scan': (scan, 'time of the label scan'),
+    'files': (files, 'what grows with the number of label files'),
 }
 
 

@@ -100,5 +100,5 @@ def main() -> int:
 if __name__ == '__main__':
     try:
         sys.exit(main())
-    except DataSetError as error:
-        sys.exit(str(error))
+    except (OSError, ValueError) as error:  # bad data or settings, full disk
+        sys.exit(f'error: {error}')

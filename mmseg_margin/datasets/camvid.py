@@ -8,6 +8,8 @@ from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 from PIL import Image
 
+from mmseg_margin.whole_file import whole_file
+
 SPLITS = ('train', 'val', 'test')
 IMAGE_SUFFIXES = ('.png', '.jpg')
 SEGNET_VOID = 11
@@ -79,8 +81,10 @@ def convert_camvid(source: Path, target: Path) -> dict[str, int]:
             converted = _void_to_255(label)
             for path in (target / split, target / f'{split}annot'):
                 path.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(image, target / split / image.name)
-            converted.save(target / f'{split}annot' / label.name)
+            with whole_file(target / split / image.name) as draft:
+                shutil.copyfile(image, draft)
+            with whole_file(target / f'{split}annot' / label.name) as draft:
+                converted.save(draft, format='png')
         if labels:
             written[split] = len(labels)
     if not written:

@@ -11,6 +11,8 @@ from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 from PIL import Image
 
+from mmseg_margin.whole_file import whole_file
+
 from .instrument_parts import InstrumentPartsDataset
 
 # The challenge's parts_mapping.json: background, shaft, wrist, claspers,
@@ -90,8 +92,10 @@ def convert_endovis(source: Path, target: Path) -> dict[str, int]:
         label = _read_parts(video / 'ground_truth', frame.name)
         for folder in ('images', 'labels'):
             (target / folder / split).mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(frame, target / 'images' / split / name)
-        label.save(target / 'labels' / split / name)
+        with whole_file(target / 'images' / split / name) as draft:
+            shutil.copyfile(frame, draft)
+        with whole_file(target / 'labels' / split / name) as draft:
+            label.save(draft, format='png')
         written[split] += 1
     return written
 

@@ -101,7 +101,7 @@ def test_counts_from_a_class_stats_file(tmp_path):
     from mmseg_margin.stats import ClassStats
 
     path = tmp_path / 'stats.json'
-    ClassStats(list(CLASSES), COUNTS, [3, 2, 1], [1, 1, 1]).to_json(path)
+    ClassStats(list(CLASSES), COUNTS, [3, 2, 1], COUNTS).to_json(path)
     metric = make_metric(class_counts=str(path))
     np.testing.assert_array_equal(metric.class_counts, COUNTS)
 

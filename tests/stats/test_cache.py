@@ -12,6 +12,7 @@ from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
 from mmseg_margin.stats.cache import default_cache_dir
 from mmseg_margin.stats.file_loader import FileLoader
 from tests.layouts import label_array, write_label
+from tests.processes import FORK, wait_for
 from tests.stats.builders import CLASSES, SIZE, open_set, write_set
 
 KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '8'))
@@ -138,7 +139,7 @@ def test_unwritable_folder_is_no_reason_to_fail(root, tmp_path, log):
     (tmp_path / 'file').write_text('in the way')
     cache = StatsCache(tmp_path / 'file' / 'cache')
     assert collect_stats(open_set(root), LABELS, cache).stats.total > 0
-    assert 'not cached' in log()
+    assert 'are not kept in' in log()
 
 
 def test_abandoned_drafts_are_removed_and_fresh_ones_kept(root, cache):
@@ -161,6 +162,43 @@ def test_default_folder(monkeypatch, tmp_path):
     assert StatsCache('~/mine').folder == tmp_path / 'mine'
 
 
+def test_no_home_is_no_reason_to_fail(root, tmp_path, monkeypatch, log):
+    """A user without a home folder, as in some containers."""
+    monkeypatch.setenv('HOME', '~')  # what Python makes of an unknown user
+    monkeypatch.delenv('XDG_CACHE_HOME', raising=False)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    cache = StatsCache()
+    assert collect_stats(open_set(root), LABELS, cache).stats.total > 0
+    assert 'no home folder, set cache_dir' in log()
+    assert sorted({*tmp_path.iterdir()} - {*before}) == []
+
+
+def test_runs_on_several_hosts_share_a_folder(tmp_path, cache):
+    """Writers of the same and of other results, and readers, all at once."""
+    roots = [write_set(tmp_path / name) for name in ('data', 'mounted')]
+    right = [collect_stats(open_set(root), LABELS).stats for root in roots]
+    assert right[0].counts == right[1].counts
+    keys = [stats.provenance.fingerprint for stats in right]
+    assert keys[0] != keys[1]  # other paths, so another result
+
+    def write_and_read(stats):
+        for _ in range(150):
+            cache.store(stats)
+            for key, other in zip(keys, right, strict=True):
+                assert cache.load(key) in (None, other)
+
+    hosts = [
+        FORK.Process(target=write_and_read, args=(right[i % 2],))
+        for i in range(4)
+    ]
+    for host in hosts:
+        host.start()
+    assert wait_for(hosts, 100) == [0] * 4
+    assert [cache.load(key) for key in keys] == right
+    assert len(list(cache.folder.iterdir())) == 2
+
+
 def fork_and_kill(work, after):
     """Run ``work`` in a child and kill it after so many seconds."""
     child = os.fork()
@@ -173,7 +211,7 @@ def fork_and_kill(work, after):
     os.waitpid(child, 0)
 
 
-def test_killed_at_any_moment(tmp_path, cache):
+def test_killed_at_any_moment(tmp_path, cache, record_property):
     """Scan and write, killed at random moments: the next run is right.
 
     ``MMSEG_MARGIN_KILLS=50`` makes a longer test of it.
@@ -202,3 +240,4 @@ def test_killed_at_any_moment(tmp_path, cache):
         for path in cache.folder.glob('*.json'):
             assert cache.load(path.stem) == right
         assert collect_stats(open_set(root), LABELS, cache).stats == right
+    record_property('kills of a scan', KILLS)

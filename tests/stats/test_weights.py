@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from mmseg_margin.stats import ClassStats, class_weights
+from mmseg_margin.stats import WEIGHT_METHODS, ClassStats, class_weights
 
 COUNTS = [700, 200, 90, 10]
 
@@ -36,6 +36,15 @@ def test_median_without_image_pixels_uses_the_share_of_all():
     assert weights == pytest.approx([145 / n for n in COUNTS])
 
 
+def test_square_root_of_the_inverse_with_the_same_average():
+    weights = class_weights(COUNTS, 'sqrt')
+    inverse = class_weights(COUNTS, 'inverse')
+    ratios = [w / i**0.5 for w, i in zip(weights, inverse, strict=True)]
+    assert ratios == pytest.approx([ratios[0]] * len(COUNTS))
+    total = sum(w * n for w, n in zip(weights, COUNTS, strict=True))
+    assert total == pytest.approx(sum(COUNTS))
+
+
 def test_effective_number_of_samples():
     beta = 1 - len(COUNTS) / sum(COUNTS)
     effective = [(1 - beta**n) / (1 - beta) for n in COUNTS]
@@ -50,7 +59,7 @@ def test_effective_number_of_very_many_pixels():
     assert many == pytest.approx(few, rel=0.01)
 
 
-@pytest.mark.parametrize('method', ['inverse', 'median', 'effective'])
+@pytest.mark.parametrize('method', WEIGHT_METHODS)
 def test_absent_class_gets_one_and_changes_no_other(method):
     with_absent = class_weights([0, *COUNTS], method, [0] + [1000] * 4)
     assert with_absent[0] == 1
@@ -58,7 +67,7 @@ def test_absent_class_gets_one_and_changes_no_other(method):
 
 
 def test_one_class_and_one_pixel():
-    for method in ('inverse', 'median', 'effective'):
+    for method in WEIGHT_METHODS:
         assert class_weights([1], method) == [1.0]
 
 

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> dict:
         console.print(make_table(shape, results[shape]))
         torch.compiler.reset()
     if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + '\n')
+        args.json.write_text(json.dumps(results, indent=1) + '\n', 'utf-8')
     if args.plot:
         plot(results, args.plot)
     return results

@@ -1,5 +1,6 @@
 """Label files to measure the scan with."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def write_labels(
             image.putpalette(colours)
         image.save(root / 'ann' / f'{index:05d}.png')
         Image.new('L', size).save(root / 'img' / f'{index:05d}.png')
+    for path in root.rglob('*.png'):
+        os.utime(path, (0, 0))  # statistics of fresh files are not cached
 
 
 def open_labels(root: Path, pipeline: Sequence[dict]) -> BaseSegDataset:

@@ -11,6 +11,7 @@ import torch
 
 from mmseg_margin.models import convert_timm_seresnext
 from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.whole_file import whole_file
 
 
 def read_weights(path: Path) -> dict:
@@ -32,7 +33,8 @@ def main() -> None:
     args = parser.parse_args()
     converted = convert_timm_seresnext(read_weights(args.source))
     args.target.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({'state_dict': converted}, args.target)
+    with whole_file(args.target) as draft:
+        torch.save({'state_dict': converted}, draft)
     print(f'{len(converted)} tensors in {args.target}.')
 
 

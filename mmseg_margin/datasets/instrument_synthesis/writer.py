@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from mmseg_margin.whole_file import write_whole_text
+
 from .instruments import CLASSES, PALETTE
 from .rendering import render
 from .scene import SPLITS, sample_scene
@@ -79,7 +81,7 @@ def write_dataset(
             save_pair(folder, name, image, label, settings.image_format)
             progress(number)
         text = json.dumps(asdict(settings), indent=2)
-        Path(folder, SETTINGS_FILE).write_text(text + '\n')
+        write_whole_text(folder / SETTINGS_FILE, text + '\n')
         os.rename(folder, root)
     return True
 
@@ -94,7 +96,7 @@ def is_made(root: Path, settings: Settings) -> bool:
             f"'{root}' exists and was not made by this generator: choose "
             'another folder or remove it.'
         )
-    found, wanted = json.loads(record.read_text()), asdict(settings)
+    found, wanted = json.loads(record.read_text('utf-8')), asdict(settings)
     if found != wanted:
         differing = ', '.join(
             f'{key} {found.get(key)} instead of {wanted.get(key)}'

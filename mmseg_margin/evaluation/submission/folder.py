@@ -1,28 +1,19 @@
 """A folder of label images that is restartable and harms nobody's files."""
 
-import os
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from mmengine.dist import get_rank
 from mmengine.fileio import dump, load
 from PIL import Image
+
+from mmseg_margin.whole_file import whole_file
 
 from .formats import SubmissionError, SubmissionFormat
 
 MARKER = 'submission.json'
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes ``path`` only once it is complete."""
-    part = path.with_name(f'.{path.name}.part{get_rank()}')
-    yield part
-    os.replace(part, path)
 
 
 class SubmissionFolder:
@@ -52,7 +43,7 @@ class SubmissionFolder:
         if not self.root.is_dir():
             return False
         # What a kill while the marker was written leaves behind is our own.
-        ours = f'.{MARKER}.part'
+        ours = f'.{MARKER}.'
         return all(path.name.startswith(ours) for path in self.root.iterdir())
 
     def _check_identity(self, found: dict, identity: dict[str, str]) -> None:

@@ -69,7 +69,7 @@ def test_predictions_of_two_checkpoints_are_not_mixed(tmp_path):
 
 
 def test_a_kill_while_claiming_does_not_lock_the_folder(tmp_path):
-    (tmp_path / '.submission.json.part0').write_text('{"datas')
+    (tmp_path / '.submission.json.0.tmp').write_text('{"datas')
     make_folder(tmp_path).claim(IDENTITY)
 
 
@@ -89,7 +89,7 @@ def test_a_kill_while_writing_leaves_no_label_image(tmp_path, monkeypatch):
     monkeypatch.undo()
     folder.write(image, np.zeros((5, 9), int), [])
     assert folder.missing([image]) == []
-    assert not list((tmp_path / 'out').glob('*.part*'))
+    assert not list((tmp_path / 'out').rglob('*.tmp'))
 
 
 @pytest.mark.parametrize(

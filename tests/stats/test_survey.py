@@ -1,0 +1,153 @@
+"""What tells of a change, and when it cannot be told."""
+
+import os
+import time
+from itertools import product
+
+import pytest
+
+from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
+from mmseg_margin.stats.file_loader import FileLoader
+from mmseg_margin.stats.samples import list_samples
+from mmseg_margin.stats.survey import Survey, fingerprint, survey
+from tests.layouts import label_array, write_label
+from tests.stats.builders import SIZE, make_older, open_set, write_set
+
+LABELS = LabelRange(None)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_set(tmp_path / 'data')
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return StatsCache(tmp_path / 'cache')
+
+
+def key_of(root):
+    return fingerprint(survey(list_samples(open_set(root))), 'abcd', LABELS)
+
+
+def counts_of(root):
+    return collect_stats(open_set(root), LABELS).stats.counts
+
+
+def test_shares_add_up_to_the_whole(root):
+    samples = list_samples(open_set(root))
+    whole = survey(samples)
+    for ranks in (2, 3, 7):
+        shares = [survey(samples[rank::ranks]) for rank in range(ranks)]
+        assert sum(shares, start=Survey()) == whole
+    assert survey(samples[:5]) != whole
+
+
+def same_size(path):
+    """Other pixels in a file of the same length, at the old time."""
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def replaced(path):
+    """Another file under the name, as old and as long."""
+    other = path.with_name('other')
+    other.write_bytes(path.read_bytes())
+    before = path.stat()
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+
+
+def touched(path):
+    path.touch()
+
+
+def removed(path):
+    path.unlink()
+
+
+def linked(path):
+    """A link to a file elsewhere."""
+    other = path.parents[2] / 'elsewhere.png'
+    path.rename(other)
+    path.symlink_to(other)
+    other.touch()
+
+
+@pytest.mark.parametrize(
+    ('folder', 'change'),
+    [
+        ('ann', removed),
+        *product(('img', 'ann'), (same_size, replaced, touched, linked)),
+    ],
+)
+def test_every_change_is_seen(root, change, folder):
+    before = key_of(root)
+    assert key_of(root) == before
+    change(root / folder / '0002.png')
+    assert key_of(root) != before
+
+
+def test_added_and_removed_samples_are_seen(root):
+    before = key_of(root)
+    image, label = root / 'img' / '0009.png', root / 'ann' / '0009.png'
+    image.write_bytes((root / 'img' / '0000.png').read_bytes())
+    label.write_bytes((root / 'ann' / '0000.png').read_bytes())
+    assert key_of(root) != before
+    image.unlink()
+    assert key_of(root) == before
+
+
+@pytest.mark.parametrize('age', [0, 1000, -3600, -(10**8)])
+def test_fresh_and_future_files_are_not_trusted(
+    root, cache, age, log, monkeypatch
+):
+    """Within the resolution of its time, a file may change unseen."""
+    # An hour instead of two seconds, which pass too soon on a busy machine.
+    monkeypatch.setattr('mmseg_margin.stats.survey.SAFE_AGE_NS', 3600 * 10**9)
+    make_older(root, 7200)
+    path = root / 'ann' / '0003.png'
+    then = time.time() - age
+    os.utime(path, (then, then))
+    stats = collect_stats(open_set(root), LABELS, cache).stats
+    assert stats.provenance.fingerprint == ''
+    assert not cache.folder.exists()
+    assert '0003.png was changed a moment ago' in log()
+    make_older(root, 7200)
+    collect_stats(open_set(root), LABELS, cache)
+    assert len(list(cache.folder.iterdir())) == 1
+
+
+def test_a_change_within_one_tick_is_counted(root, cache):
+    """Size and time are those of the first scan; the counts are not."""
+    path = root / 'ann' / '0003.png'
+    now = time.time_ns()
+    for seed in range(5):
+        write_label(path, label_array(SIZE, (0, 1, 2, 3), seed))
+        os.utime(path, ns=(now, now))
+        found = collect_stats(open_set(root), LABELS, cache).stats.counts
+        assert found == counts_of(root)
+
+
+@pytest.mark.parametrize('change', [same_size, removed])
+def test_changes_during_a_scan_are_not_kept(
+    root, cache, monkeypatch, log, change
+):
+    load = FileLoader.load
+
+    def load_and_change(self, info):
+        if info['seg_map_path'].endswith('0000.png'):
+            change(root / 'ann' / '0004.png')
+        return load(self, info)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileLoader, 'load', load_and_change)
+        collected = collect_stats(open_set(root), LABELS, cache)
+    assert collected.stats.provenance.fingerprint == ''
+    assert 'while they were counted' in log()
+    assert not cache.folder.exists()

@@ -1,0 +1,153 @@
+"""Checkpoints: weights are loaded, programs are not run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.fileio import LocalBackend, get_file_backend
+from mmengine.logging import HistoryBuffer
+from mmengine.runner import CheckpointLoader, save_checkpoint
+
+import mmseg_margin  # noqa: F401  (registers the loader)
+from mmseg_margin.checkpoints import CheckpointError, WholeFileBackend
+from tests.small_training import training_config
+from tests.stats.builders import write_set
+
+TOOLS = Path(__file__).resolve().parents[1] / 'tools'
+
+
+class Program:
+    """What pickle runs when it loads this."""
+
+    def __init__(self, *call) -> None:
+        self.call = call
+
+    def __reduce__(self):
+        return self.call
+
+
+def write_program(path: Path, trace: Path, **options) -> None:
+    """A checkpoint with weights, and a command that leaves a trace."""
+    program = Program(os.system, (f'touch {trace}',))
+    weights = {'state_dict': {'w': torch.ones(2)}, 'meta': {'x': program}}
+    torch.save(weights, path, **options)
+
+
+def load(path: Path) -> dict:
+    return CheckpointLoader.load_checkpoint(str(path), 'cpu')
+
+
+@pytest.mark.parametrize('as_zip', [True, False])
+def test_programs_are_refused(tmp_path, as_zip):
+    path, trace = tmp_path / 'evil.pth', tmp_path / 'trace'
+    write_program(path, trace, _use_new_zipfile_serialization=as_zip)
+    with pytest.raises(CheckpointError, match='more than weights') as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert '\n' not in str(caught.value)
+    assert not trace.exists()
+    torch.load(path, weights_only=False)  # to show that it would have run
+    assert trace.exists()
+
+
+@pytest.mark.parametrize(
+    'call',
+    [
+        (eval, ('1',)),
+        (getattr, (HistoryBuffer, '__init__')),
+        (getattr, (np.ndarray, 'tofile')),
+    ],
+)
+def test_what_history_buffers_need_opens_no_door(tmp_path, call):
+    path = tmp_path / 'evil.pth'
+    torch.save({'state_dict': {}, 'x': Program(*call)}, path)
+    with pytest.raises(CheckpointError, match='more than weights'):
+        load(path)
+
+
+def test_what_mmengine_saves_is_loaded(tmp_path):
+    buffer = HistoryBuffer([1.0, 2.0], [1, 1])
+    saved = {
+        'state_dict': {'w': torch.ones(2)},
+        'message_hub': {'loss': buffer},
+        'meta': {'score': np.float64(0.5), 'states': np.arange(3, dtype='u4')},
+    }
+    save_checkpoint(saved, str(tmp_path / 'a.pth'))
+    found = load(tmp_path / 'a.pth')
+    assert found['message_hub']['loss'].mean() == 1.5
+    assert found['meta']['score'] == 0.5
+    assert found['meta']['states'].tolist() == [0, 1, 2]
+
+
+def test_damaged_checkpoints_get_one_sentence(tmp_path):
+    good = tmp_path / 'good.pth'
+    torch.save({'state_dict': {'w': torch.randn(99)}}, good)
+    whole = good.read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / 'bad.pth'
+    contents = [b'', b'PK', b'text', whole[: len(whole) // 2], whole[:-9]]
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for where in rng.integers(len(whole), size=rng.integers(1, 9)):
+            damaged[where] = rng.integers(256)
+        contents.append(bytes(damaged))
+    refused = 0
+    for content in contents:
+        path.write_bytes(content)
+        try:
+            load(path)
+        except CheckpointError as error:
+            refused += str(path) in str(error) and '\n' not in str(error)
+        else:
+            refused += content not in contents[:5]
+    assert refused == len(contents)
+    with pytest.raises(FileNotFoundError, match='does not exist'):
+        load(tmp_path / 'nowhere.pth')
+
+
+def test_files_of_mmengine_are_whole(tmp_path):
+    backend = get_file_backend(str(tmp_path))
+    assert isinstance(backend, WholeFileBackend)
+    backend.put(b'bytes', tmp_path / 'folder' / 'file')
+    backend.put_text('größer', str(tmp_path / 'text'))
+    assert (tmp_path / 'folder' / 'file').read_bytes() == b'bytes'
+    assert LocalBackend().get_text(tmp_path / 'text') == 'größer'
+
+
+@pytest.mark.parametrize('tool', ['test', 'train', 'mosaic'])
+def test_tools_refuse_programs(tmp_path, tool):
+    """As users call them, with one sentence and an exit code."""
+    path, trace = tmp_path / 'evil.pth', tmp_path / 'trace'
+    write_program(path, trace)
+    config = training_config(write_set(tmp_path / 'data', 2), tmp_path / 'w')
+    dataset = config.train_dataloader.dataset
+    dataset.pipeline = [
+        {'type': 'LoadImageFromFile'},
+        {'type': 'PackSegInputs'},
+    ]
+    config.test_dataloader = config.train_dataloader
+    config.test_cfg = {'type': 'TestLoop'}
+    config.test_evaluator = {'type': 'IoUMetric'}
+    arguments = {
+        'test': [path],
+        'mosaic': [path],
+        'train': ['--no-validate', '--cfg-options', f'load_from={path}'],
+    }
+    config.dump(str(tmp_path / 'config.py'))
+    done = subprocess.run(
+        [sys.executable, TOOLS / f'{tool}.py', 'config.py', *arguments[tool]],
+        cwd=tmp_path,
+        env=os.environ | {'OMP_NUM_THREADS': '1'},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    assert "more than weights, 'posix.system'" in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert not trace.exists()

@@ -1,0 +1,197 @@
+"""A full disk: one sentence, and every earlier file is as it was."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import ConfigDict
+from mmengine.logging import MMLogger
+from mmengine.registry import init_default_scope
+from mmengine.runner import CheckpointLoader, save_checkpoint
+
+from mmseg_margin.datasets.camvid import convert_camvid
+from mmseg_margin.evaluation.submission import SubmissionFolder
+from mmseg_margin.evaluation.submission.formats import find_format
+from mmseg_margin.stats import (
+    ClassStats,
+    LabelRange,
+    StatsCache,
+    collect_stats,
+    plot_stats,
+)
+from mmseg_margin.tooling.mosaic import draw_mosaic
+from tests.layouts import make_camvid_segnet
+from tests.processes import FORK
+from tests.small_training import training_config
+from tests.stats.builders import open_set, write_set
+
+TOOL = Path(__file__).resolve().parents[2] / 'tools' / 'train.py'
+NAMES = [f'class {i} {"x" * 500}' for i in range(19)]
+STATS = ClassStats(NAMES, [5] * 19, [1] * 19, [95] * 19)
+RNG = np.random.default_rng(0)
+NOISE = RNG.integers(0, 256, (128, 128, 3)).astype(np.uint8)
+FULL = (errno.ENOSPC, errno.EFBIG)
+SMALL = 4096
+
+
+def write_mosaic(path: Path) -> None:
+    draw_mosaic([[NOISE]], ['noise'], ['a'], [[1, 2, 3]], str(path))
+
+
+def submission(path: Path) -> SubmissionFolder:
+    form = find_format(ConfigDict(type='CityscapesDataset'))
+    return SubmissionFolder(path.parent, replace(form, archive=path.name))
+
+
+def prepare_archive(path: Path) -> None:
+    submission(path).write('a.png', NOISE[..., 0] % 19, [])
+
+
+def write_archive(path: Path) -> None:
+    submission(path).pack(['a.png'])
+
+
+def write_checkpoint(path: Path) -> None:
+    save_checkpoint({'state_dict': {'w': torch.ones(4000)}}, str(path))
+
+
+def prepare_conversion(path: Path) -> None:
+    source = path.parents[2] / 'segnet'
+    make_camvid_segnet(source, 1, size=(256, 128))
+    path.parent.with_name('trainannot').mkdir()
+
+
+def convert(path: Path) -> None:
+    convert_camvid(path.parents[2] / 'segnet', path.parents[1])
+
+
+def prepare_nothing(path: Path) -> None:
+    """Most of them need nothing."""
+
+
+WRITERS = {
+    'statistics': ('stats.json', prepare_nothing, STATS.to_json),
+    'plot': ('plot.png', prepare_nothing, lambda x: plot_stats(STATS, x)),
+    'mosaic': ('mosaic.png', prepare_nothing, write_mosaic),
+    'checkpoint': ('iter_9.pth', prepare_nothing, write_checkpoint),
+    'archive': ('results.zip', prepare_archive, write_archive),
+    'converter': ('train/0001TP_000000.png', prepare_conversion, convert),
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob('*') if path.is_file())
+    return {str(path): path.read_bytes() for path in files}
+
+
+def fill(folder: Path) -> None:
+    """Until not a byte is left."""
+    with (folder / 'filler').open('wb', buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(SMALL))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_earlier_files_survive_a_full_disk(name, disk, record_property):
+    file_name, prepare, write = WRITERS[name]
+    path = disk / file_name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b'good')
+    prepare(path)
+    fill(disk)
+    before = contents(disk)
+    with pytest.raises(OSError, match='No space left') as caught:
+        write(path)
+    assert caught.value.errno == errno.ENOSPC
+    assert contents(disk) == before
+    record_property('full disks', 1)
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_earlier_files_survive_a_limit(name, tmp_path, record_property):
+    """The same without root: no file may be larger than 4 KiB."""
+    file_name, prepare, write = WRITERS[name]
+    folder = tmp_path / 'files'
+    path = folder / file_name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'good')
+    prepare(path)
+    before = contents(folder)
+
+    def write_with_limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
+        try:
+            write(path)
+        except OSError as error:
+            os._exit(error.errno)
+
+    child = FORK.Process(target=write_with_limit)
+    child.start()
+    child.join(100)
+    assert child.exitcode == errno.EFBIG
+    assert contents(folder) == before
+    record_property('files larger than allowed', 1)
+
+
+def test_cache_on_a_full_disk_does_not_stop_a_scan(
+    disk, tmp_path, record_property
+):
+    init_default_scope('mmseg')
+    log = tmp_path / 'log'
+    MMLogger.get_instance('full disk', log_file=str(log))
+    root = write_set(tmp_path / 'data')
+    fill(disk)
+    right = collect_stats(open_set(root), LabelRange(None)).stats
+    cache = StatsCache(disk / 'cache')
+    found = collect_stats(open_set(root), LabelRange(None), cache).stats
+    assert found == right
+    assert 'No space left' in log.read_text()
+    assert list(disk.rglob('*.*')) == []
+    record_property('full disks', 1)
+
+
+def test_training_on_a_full_disk(disk, tmp_path, record_property):
+    """One sentence, and with more room it goes on from the last checkpoint."""
+    root, work_dir = write_set(tmp_path / 'data'), disk / 'w'
+    config = training_config(root, work_dir, 30)
+    config.default_hooks.checkpoint.interval = 2
+    config.dump(str(tmp_path / 'config.py'))
+
+    def run(*flags: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, TOOL, 'config.py', '--no-validate', *flags]
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | {'OMP_NUM_THREADS': '1'},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+    first = run()
+    assert first.returncode == 1, first.stderr[-3000:]
+    assert 'No space left on device' in first.stderr
+    assert first.stderr.count('error: ') == 1
+    assert 'Traceback' not in first.stderr.split('error: ')[1]
+    checkpoints = sorted(work_dir.glob('*.pth'))
+    assert checkpoints
+    for path in checkpoints:
+        CheckpointLoader.load_checkpoint(str(path), 'cpu')
+    options = ['-o', 'remount,size=64m', str(disk)]
+    subprocess.run(['mount', *options], check=True)
+    second = run('--resume')
+    assert second.returncode == 0, second.stderr[-3000:]
+    assert (work_dir / 'iter_30.pth').is_file()
+    record_property('full disks', 1)

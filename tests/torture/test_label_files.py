@@ -1,0 +1,118 @@
+"""Hostile label files: counted right or reported by name, never worse.
+
+``MMSEG_MARGIN_FUZZ=10000`` makes a longer test of it.
+"""
+
+import io
+import os
+import resource
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mmengine.registry import init_default_scope
+from PIL import Image
+
+from mmseg_margin.stats import LabelRange
+from mmseg_margin.stats.file_errors import LOADING_ERRORS
+from mmseg_margin.stats.findings import FILES_SHOWN, Kind
+from mmseg_margin.stats.samples import list_samples
+from mmseg_margin.stats.scan import scan
+from tests.stats.builders import open_set
+from tests.torture.hostile_labels import LabelFile, label_files
+
+NUM_FILES = int(os.environ.get('MMSEG_MARGIN_FUZZ', '400'))
+FILES_PER_SCAN = min(8, FILES_SHOWN)  # so that the findings name them all
+NOT_COUNTED = (
+    Kind.MISSING_LABEL,
+    Kind.UNREADABLE_LABEL,
+    Kind.TOO_LARGE,
+    Kind.NOT_AN_INDEX_MAP,
+    Kind.LOADING_FAILED,
+)
+MOST_MEMORY = 3 << 30
+
+
+def count_with_pillow(content: bytes) -> np.ndarray | None:
+    """What Pillow alone makes of it, (256,); None if it refuses."""
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            if image.format == 'EPS':
+                return None
+            pixels = np.array(image)
+    except LOADING_ERRORS:
+        return None
+    if pixels.ndim != 2:
+        return None
+    with np.errstate(invalid='ignore'):
+        return np.bincount(pixels.astype(np.uint8).ravel(), minlength=256)
+
+
+class Tried:
+    """What became of the files."""
+
+    counted = reported = 0
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A data set of as many images as are scanned together."""
+    init_default_scope('mmseg')
+    root = tmp_path_factory.mktemp('hostile')
+    (root / 'img').mkdir()
+    for index in range(FILES_PER_SCAN):
+        Image.new('L', (1, 1)).save(root / 'img' / f'{index:04d}.png')
+    return root
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_counted_right_or_reported_by_name(folder, record_property):
+    tried = Tried()
+    dataset = open_set(folder, pipeline=[{'type': 'LoadAnnotations'}])
+    samples = list_samples(dataset)
+
+    @given(st.lists(label_files(), min_size=8, max_size=FILES_PER_SCAN))
+    @settings(
+        max_examples=-(-NUM_FILES // FILES_PER_SCAN),
+        deadline=None,
+        database=None,
+        derandomize='MMSEG_MARGIN_FUZZ' not in os.environ,
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(files: list[LabelFile]) -> None:
+        shutil.rmtree(folder / 'ann', ignore_errors=True)
+        (folder / 'ann').mkdir()
+        expected = np.zeros(256, np.int64)
+        for index, file in enumerate(files):
+            (folder / 'ann' / f'{index:04d}.png').write_bytes(file.content)
+        tally, findings = scan(samples, LabelRange(None), num_threads=2)
+        named = '\n'.join(
+            text
+            for kind in NOT_COUNTED
+            if kind in findings
+            for _, text in findings[kind].first
+        )
+        for index, file in enumerate(files):
+            by_pillow = count_with_pillow(file.content)
+            is_named = f'/ann/{index:04d}.png' in named
+            if file.pixels is not None:
+                assert not is_named
+                by_pillow = np.bincount(file.pixels.ravel(), minlength=256)
+            if is_named:
+                tried.reported += 1
+            else:
+                assert by_pillow is not None
+                expected += by_pillow
+                tried.counted += 1
+        np.testing.assert_array_equal(tally.stored, expected)
+
+    check()
+    assert tried.counted + tried.reported >= NUM_FILES
+    assert min(tried.counted, tried.reported) > NUM_FILES / 10
+    memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert memory < MOST_MEMORY
+    record_property('label files counted right', tried.counted)
+    record_property('label files reported by name', tried.reported)
+    record_property('MiB of memory at most', memory >> 20)

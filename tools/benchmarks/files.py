@@ -1,0 +1,89 @@
+"""What grows with the number of label files, whatever is in them."""
+
+import argparse
+import os
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.registry import init_default_scope
+from rich.console import Console
+from rich.table import Table
+
+from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
+from mmseg_margin.stats.samples import list_samples
+from mmseg_margin.stats.scan import scan
+from mmseg_margin.stats.survey import survey
+from mmseg_margin.stats.tally import Tally
+
+from .scan_labels import NUM_CLASSES, open_labels, write_labels
+
+SMALL = (64, 32)
+FILES_PER_FOLDER = 1000
+PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the sub-command."""
+    parser.add_argument('--files', type=int, default=20_000)
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure, print a table, and return all figures."""
+    init_default_scope('mmseg')
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, 'data')
+        write_links(root, args.files)
+        results = measure(root, Path(folder, 'cache'))
+    table = Table(title=f'{args.files} label files of {SMALL[0]}x{SMALL[1]}')
+    columns = ('for each file', 'microseconds of a core')
+    for column in (*columns, 'bytes kept', 'bytes at most'):
+        table.add_column(column)
+    for name, (seconds, kept, most) in results.items():
+        figures = (1e6 * seconds, kept, most)
+        table.add_row(name, *(f'{x / args.files:.1f}' for x in figures))
+    Console().print(table)
+    sums = torch.from_numpy(Tally().to_array())
+    print(f'one all-reduce of {sums.nbytes} bytes, whatever the data set')
+    return results
+
+
+def write_links(root: Path, num_files: int) -> None:
+    """As many names as wanted for a few files."""
+    write_labels(root / 'source', 8, SMALL, palette=False)
+    for index in range(num_files):
+        group, name = divmod(index, FILES_PER_FOLDER)
+        for kind in ('img', 'ann'):
+            source = root / 'source' / kind / f'{index % 8:05d}.png'
+            folder = root / kind / f'{group:05d}'
+            folder.mkdir(parents=True, exist_ok=True)
+            os.link(source, folder / f'{name:05d}.png')
+
+
+def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
+    """Seconds of a core, bytes that are kept, and that were taken."""
+    results: dict[str, tuple[float, int, int]] = {}
+
+    def timed(name: str, task: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        task()
+        seconds = time.process_time() - start
+        tracemalloc.start()
+        kept = task()
+        results[name] = seconds, *tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return kept
+
+    labels = LabelRange(NUM_CLASSES)
+    dataset = timed("mmseg's own list", lambda: open_labels(root, PIPELINE))
+    samples = timed('our list', lambda: list_samples(dataset))
+    timed('the look from outside', lambda: survey(samples))
+    timed('reading, one thread', lambda: scan(samples, labels, 1))
+    store = StatsCache(cache)
+    collect_stats(dataset, labels, store)
+    timed('a second run', lambda: collect_stats(dataset, labels, store).stats)
+    return results
