@@ -1,4 +1,5 @@
-# make demo | make test | make install        (STACK=openmmlab for upstream)
+# make demo | make test | make compare | make torture
+# (STACK=openmmlab for upstream)
 STACK ?= onedl
 PYTHON ?= python3
 
@@ -11,7 +12,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mmseg_margin
 WHEELS := $(CACHE)/wheels
 PIP := $(BIN)/python -m pip install --quiet --find-links $(WHEELS)
 
-.PHONY: install test lint demo clean
+.PHONY: install test torture lint demo compare clean
 
 install: $(STAMP)
 
@@ -44,8 +45,20 @@ lint: $(STAMP)
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
+# The long version of what make test does for a minute: hostile files, full
+# disks, and kills at random moments. It says at the end what was tried.
+TORTURE := tests/torture tests/stats/test_cache.py tests/tooling/test_cli.py \
+  tests/tooling/test_resume.py
+
+torture: $(STAMP)
+	MMSEG_MARGIN_FUZZ=10000 MMSEG_MARGIN_FUZZ_STATISTICS=1000 \
+	  MMSEG_MARGIN_KILLS=100 OMP_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n 0 $(TORTURE)
+
 DEMO := work_dirs/demo-$(STACK)
 DEMO_CONFIG := $(wildcard configs/demo/*_margin_*.py)
+
+COMPARE_CONFIG := $(wildcard configs/demo/*_r18-tiny_ce_*.py)
 
 demo: $(DEMO)/trained
 	$(BIN)/python tools/test.py $(DEMO_CONFIG) \
@@ -57,6 +70,12 @@ $(DEMO)/trained: $(STAMP)
 	$(BIN)/python tools/make_instrument_parts.py
 	$(BIN)/python tools/train.py $(DEMO_CONFIG) --work-dir $(DEMO) --resume
 	@touch $@
+
+# A quick look: three objectives, one seed. docs/results has the whole one.
+compare: $(STAMP)
+	$(BIN)/python tools/make_instrument_parts.py
+	$(BIN)/python tools/compare.py $(COMPARE_CONFIG) --jobs 2 --seeds 1 \
+	  --losses ce lovasz margin --out work_dirs/compare-$(STACK)
 
 clean:
 	rm -rf .venv .venv-openmmlab work_dirs data build *.egg-info

@@ -7,6 +7,7 @@ MMSegmentation only :mod:`mmseg_margin.functional` can be used.
 from .compat import (
     INSTALL_HINT,
     has_mmseg,
+    let_checkpoints_be_whole,
     let_checkpoints_load,
     let_configs_inherit_from_mmseg,
 )
@@ -17,8 +18,9 @@ __all__ = ['__version__']
 if has_mmseg():
     let_configs_inherit_from_mmseg()
     let_checkpoints_load()
+    let_checkpoints_be_whole()
 
-    from . import datasets, evaluation, models
+    from . import comparison, datasets, evaluation, models
     from .hooks import ClassStatsHook
     from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
     from .stats import ClassStats
@@ -28,6 +30,7 @@ if has_mmseg():
         'ClassStatsHook',
         'MarginCalibrationLoss',
         'WeightedCrossEntropyLoss',
+        'comparison',
         'datasets',
         'evaluation',
         'models',

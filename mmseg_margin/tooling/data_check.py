@@ -4,11 +4,13 @@ What is in the files is the business of ``ClassStatsHook``; this runs before a
 model is built, and for any objective.
 """
 
+import inspect
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
+from mmseg.registry import DATASETS
 
 LAYOUTS = 'see docs/datasets.md for the layout'
 
@@ -46,12 +48,36 @@ def _check_leaf(dataset: dict[str, Any], key: str) -> None:
             raise FileNotFoundError(
                 f'The data set folder {folder} is empty: {LAYOUTS}.'
             )
+    _check_suffix(dataset, root)
     ann_file = dataset.get('ann_file')
     if ann_file and not os.path.exists(os.path.join(root, ann_file)):
         raise FileNotFoundError(
             f'The list of images {os.path.join(root, ann_file)} does not '
             f'exist: {LAYOUTS}.'
         )
+
+
+def _check_suffix(dataset: dict[str, Any], root: str) -> None:
+    """Whether there is an image that the data set would find."""
+    prefix = (dataset.get('data_prefix') or {}).get('img_path')
+    suffix = dataset.get('img_suffix') or _default_suffix(dataset['type'])
+    if not prefix or not suffix or dataset.get('ann_file'):
+        return
+    folder = os.path.join(root, prefix)
+    names = (name for _, _, files in os.walk(folder) for name in files)
+    if not any(name.endswith(suffix) for name in names):
+        raise FileNotFoundError(
+            f'No file in {folder} ends with {suffix}: set img_suffix of the '
+            f'data set to the ending of its images, or {LAYOUTS}.'
+        )
+
+
+def _default_suffix(kind: Any) -> str | None:
+    found = DATASETS.get(kind) if isinstance(kind, str) else kind
+    if found is None:
+        return None
+    parameter = inspect.signature(found).parameters.get('img_suffix')
+    return parameter.default if parameter else None
 
 
 def _leaves(dataset: Any) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Pictures people can compare: images, predictions, ground truth."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -11,7 +12,11 @@ matplotlib.use('Agg')
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
+from mmseg_margin.stats.printable import drawable
+from mmseg_margin.whole_file import whole_file
+
 Image = NDArray[np.uint8]
+PIXELS_PER_COLUMN = 312
 
 
 def paint(labels: Image, palette: Sequence[Sequence[int]]) -> Image:
@@ -27,16 +32,20 @@ def draw_mosaic(
     classes: Sequence[str],
     palette: Sequence[Sequence[int]],
     path: str,
+    column_inches: float = 2.4,
 ) -> None:
     """Write a PNG with one row of RGB images for each sample."""
     height, width = rows[0][0].shape[:2]
-    scale = 2.4
+    legend_columns = max(1, min(len(classes), 6))
+    legend_rows = -(-len(classes) // legend_columns)
     figure, axes = plt.subplots(
         len(rows),
         len(titles),
         figsize=(
-            scale * len(titles),
-            scale * len(rows) * height / width + 0.7,
+            column_inches * len(titles),
+            column_inches * len(rows) * height / width
+            + 0.5
+            + 0.2 * legend_rows,
         ),
         squeeze=False,
         layout='constrained',
@@ -51,15 +60,20 @@ def draw_mosaic(
         Patch(
             facecolor=(colour[0] / 255, colour[1] / 255, colour[2] / 255),
             edgecolor='grey',
-            label=name,
+            label=drawable(name),
         )
         for name, colour in zip(classes, palette, strict=True)
     ]
     figure.legend(
         handles=handles,
         loc='outside lower center',
-        ncols=min(len(handles), 6),
+        ncols=legend_columns,
         fontsize=8,
     )
-    figure.savefig(path, dpi=130)
+    with whole_file(path) as draft:
+        figure.savefig(
+            draft,
+            dpi=PIXELS_PER_COLUMN / column_inches,
+            format=Path(path).suffix[1:] or 'png',
+        )
     plt.close(figure)

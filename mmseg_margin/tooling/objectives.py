@@ -1,14 +1,21 @@
 """``--loss``: another objective for every head of any config."""
 
+from ast import literal_eval
+from typing import Any
+
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import init_default_scope
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
 
-# Upstream's with the settings that make them work (Lovasz over the batch needs
-# reduction='none'), ours where upstream's fails.
+# Ours as docs/results advises, upstream's with settings that make them work
+# (Lovasz over the batch needs reduction='none'), and ours where they fail.
 OBJECTIVES: dict[str, dict] = {
-    'margin': {'type': 'MarginCalibrationLoss'},
+    'margin': {
+        'type': 'MarginCalibrationLoss',
+        'form': 'target',
+        'class_weight': 'sqrt',
+    },
     'ce': {'type': 'CrossEntropyLoss', 'avg_non_ignore': True},
     'wce': {'type': 'WeightedCrossEntropyLoss', 'class_weight': 'median'},
     'focal': {'type': 'SoftmaxFocalLoss'},
@@ -20,10 +27,36 @@ NEED_STATISTICS = ('margin', 'wce')
 HEADS = ('decode_head', 'auxiliary_head')
 
 
-def swap_loss(cfg: Config, name: str) -> None:
+def loss_config(objective: str) -> dict[str, Any]:
+    """The loss of an objective, which may have settings of its own.
+
+    Example:
+        >>> loss_config('focal:gamma=1.5')
+        {'type': 'SoftmaxFocalLoss', 'gamma': 1.5}
+    """
+    name, _, settings = objective.partition(':')
+    if name not in OBJECTIVES:
+        raise ValueError(
+            f'The objective {objective!r} is not known: take one of '
+            f'{", ".join(OBJECTIVES)}, with settings as in margin:tau=20.'
+        )
+    config = dict(OBJECTIVES[name])
+    for setting in filter(None, settings.split(',')):
+        key, equals, value = setting.partition('=')
+        if not equals:
+            raise ValueError(
+                f'The objective {objective!r} has a setting without a value: '
+                'write NAME:key=value,key=value.'
+            )
+        config[key] = _literal_or_text(value)
+    return config
+
+
+def swap_loss(cfg: Config, objective: str) -> None:
     """Give every decode and auxiliary head one objective; keep its weight."""
+    loss = loss_config(objective)
     init_default_scope(cfg.get('default_scope', 'mmseg'))
-    heads = [head for key in HEADS for head in _as_list(cfg.model.get(key))]
+    heads = heads_of(cfg)
     if not heads:
         raise ValueError(
             '--loss found no decode_head in the model: it swaps the '
@@ -31,11 +64,14 @@ def swap_loss(cfg: Config, name: str) -> None:
         )
     for head in heads:
         _check_head(head)
-        head.loss_decode = ConfigDict(
-            OBJECTIVES[name], loss_weight=_loss_weight(head)
-        )
-    if name in NEED_STATISTICS:
+        head.loss_decode = ConfigDict(loss, loss_weight=_loss_weight(head))
+    if objective.partition(':')[0] in NEED_STATISTICS:
         _add_hook(cfg)
+
+
+def heads_of(cfg: Config) -> list[ConfigDict]:
+    """Every decode and auxiliary head of a config."""
+    return [head for key in HEADS for head in _as_list(cfg.model.get(key))]
 
 
 def _check_head(head: ConfigDict) -> None:
@@ -55,6 +91,13 @@ def _check_head(head: ConfigDict) -> None:
 def _loss_weight(head: ConfigDict) -> float:
     losses = _as_list(head.get('loss_decode'))
     return sum(loss.get('loss_weight', 1.0) for loss in losses) or 1.0
+
+
+def _literal_or_text(value: str) -> Any:
+    try:
+        return literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
 
 
 def _add_hook(cfg: Config) -> None:

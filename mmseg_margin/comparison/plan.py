@@ -1,0 +1,106 @@
+"""The runs of a comparison: the same config but for objective and seed."""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+
+from mmseg_margin.evaluation import flags
+from mmseg_margin.tooling.objectives import swap_loss
+from mmseg_margin.tooling.training_flags import without_validation
+
+from .results import PREDICTIONS, run_folder
+
+CURVE_POINTS = 10
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a comparison, in a folder of its own."""
+
+    objective: str
+    seed: int
+    folder: Path
+
+    def __str__(self) -> str:
+        return f'{self.objective}, seed {self.seed}'
+
+
+def plan_runs(out: Path, losses: list[str], seeds: list[int]) -> list[Run]:
+    """Seed by seed, so that a comparison cut short is still a fair one."""
+    return [
+        Run(objective, seed, run_folder(out, objective, seed))
+        for seed in seeds
+        for objective in losses
+    ]
+
+
+def run_config(
+    base: Config,
+    run: Run,
+    init: str | None,
+    class_counts: list[int],
+    keep_predictions: bool,
+) -> Config:
+    """The whole config of one run, ready to be trained and tested."""
+    cfg = copy.deepcopy(base)
+    swap_loss(cfg, run.objective)
+    cfg.comparison = ConfigDict(objective=run.objective, seed=run.seed)
+    cfg.work_dir = str(run.folder)
+    cfg.load_from = init.format(seed=run.seed) if init else None
+    cfg.randomness = ConfigDict(seed=run.seed)
+    iterations = training_iterations(cfg)
+    interval = max(1, iterations // CURVE_POINTS)
+    flags.add_hook(cfg, 'ExactResumeHook')
+    _add_curves(cfg, interval)
+    without_validation(cfg)
+    cfg.default_hooks.checkpoint = ConfigDict(
+        type='CheckpointHook',
+        by_epoch=False,
+        interval=interval,
+        # mmengine removes the old one before it writes the new one.
+        max_keep_ckpts=2,
+    )
+    cfg.test_evaluator = ConfigDict(
+        type='ClassIoUMetric',
+        iou_metrics=['mIoU'],
+        class_counts=class_counts,
+    )
+    if keep_predictions:
+        flags.keep_predictions(cfg, str(run.folder / PREDICTIONS))
+    return cfg
+
+
+def training_iterations(cfg: Config) -> int:
+    iterations = cfg.train_cfg.get('max_iters')
+    if iterations is None:
+        raise ValueError(
+            'The config trains by epochs: give it an IterBasedTrainLoop with '
+            'max_iters, so that every objective gets the same iterations.'
+        )
+    return iterations
+
+
+def _add_curves(cfg: Config, interval: int) -> None:
+    val = cfg.get('val_dataloader') or cfg.test_dataloader
+    train = copy.deepcopy(cfg.train_dataloader.dataset)
+    _replace_pipelines(train, val.dataset.pipeline)
+    cfg.custom_hooks = [
+        *cfg.custom_hooks,
+        ConfigDict(
+            type='CurvesHook',
+            datasets=dict(train=train, val=val.dataset),
+            interval=interval,
+        ),
+    ]
+
+
+def _replace_pipelines(dataset: Any, pipeline: list) -> None:
+    """Of a data set and of those inside ConcatDataset and the like."""
+    if 'pipeline' in dataset:
+        dataset.pipeline = pipeline
+    for inner in dataset.get('datasets') or [dataset.get('dataset')]:
+        if inner is not None:
+            _replace_pipelines(inner, pipeline)

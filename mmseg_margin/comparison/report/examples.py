@@ -1,0 +1,101 @@
+"""The paper's Figure 4: predictions side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from mmseg_margin.tooling.mosaic import draw_mosaic, paint
+
+from ..results import PREDICTIONS, run_folder
+from .comparison import Comparison
+from .document import Picture, Section
+from .text import title_lines
+
+IGNORED = 255
+WIDTH = 480
+MOSAIC_INCHES = 14.0
+Sample = tuple[str, Path, Path]
+
+
+def examples_section(
+    comparison: Comparison,
+    out: Path,
+    samples: Sequence[Sample],
+    folder: Path,
+    rows: int = 4,
+) -> Section | None:
+    """A mosaic of the samples on which the objectives differ most."""
+    study = comparison.study
+    seed = study.seeds[0]
+    predictions = {
+        objective: run_folder(out, objective, seed) / PREDICTIONS
+        for objective in study.losses
+    }
+    predictions = {k: v for k, v in predictions.items() if v.is_dir()}
+    complete = [
+        (sample, files)
+        for sample in samples
+        if (files := _prediction_files(predictions, sample[0]))
+    ]
+    if not complete:
+        return None
+    shares = [disagreement(files, truth) for (*_, truth), files in complete]
+    chosen = np.argsort(-np.array(shares), kind='stable')[:rows].tolist()
+    pictures = []
+    shown: set[int] = set()
+    for index in chosen:
+        (_, image, truth), files = complete[index]
+        labels = [_read_labels(file) for file in (*files, truth)]
+        shown.update(*(np.unique(label).tolist() for label in labels))
+        painted = [paint(label, study.palette) for label in labels]
+        with Image.open(image) as file:
+            photo = np.asarray(file.convert('RGB'))
+        pictures.append([_shrink(each) for each in (photo, *painted)])
+    classes = sorted(shown & set(range(len(study.classes))))
+    path = folder / 'examples.png'
+    draw_mosaic(
+        pictures,
+        ['image', *map(title_lines, predictions), 'ground truth'],
+        [study.classes[k] for k in classes],
+        [study.palette[k] for k in classes],
+        str(path),
+        # Fewer inches make the letters of a wide mosaic larger.
+        column_inches=min(2.4, MOSAIC_INCHES / len(pictures[0])),
+    )
+    lines = ', '.join(
+        f'{complete[index][0][0]} ({shares[index]:.1%})' for index in chosen
+    )
+    caption = (
+        f'Predictions with seed {seed} on the images where the objectives '
+        f'differ on most labelled pixels: {lines}. White is ignored.'
+    )
+    return Section('Examples', [Picture(caption, path, wide=True)])
+
+
+def disagreement(predictions: Sequence[Path], truth: Path) -> float:
+    """Share of the labelled pixels that not all predict the same."""
+    first, *others = map(_read_labels, predictions)
+    labelled = _read_labels(truth) != IGNORED
+    differs = np.zeros_like(labelled)
+    for other in others:
+        differs |= other != first
+    return float(differs[labelled].mean()) if labelled.any() else 0.0
+
+
+def _prediction_files(folders: dict[str, Path], stem: str) -> list[Path]:
+    """One file of each objective, or nothing if one lacks it."""
+    files = [folder / f'{stem}.png' for folder in folders.values()]
+    return files if all(file.exists() for file in files) else []
+
+
+def _read_labels(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+def _shrink(pixels: np.ndarray) -> np.ndarray:
+    # By leaving out pixels: mixed colours would belong to no class.
+    step = max(1, pixels.shape[1] // WIDTH)
+    return pixels[::step, ::step]

@@ -1,0 +1,147 @@
+"""The page in a real browser, which is cut off from any network."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from PIL import Image
+
+from mmseg_margin.comparison.report import write_report
+from tests.comparison.report.invented import (
+    make_study,
+    write_comparison,
+    write_samples,
+)
+
+NAMES = ('chromium', 'chromium-browser', 'google-chrome')
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason=f'needs one of {", ".join(NAMES)} on the PATH'
+)
+FLAGS = (
+    '--headless',
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+    '--enable-logging=stderr',
+    '--hide-scrollbars',
+    '--host-resolver-rules=MAP * ~NOTFOUND',
+)
+WIDTHS = {'desktop': 1280, 'phone': 390}
+# The page in frames of both widths: a window cannot be as narrow as a phone.
+PROBE = """<!DOCTYPE html><body><script>
+function probe(frame) {
+  const page = frame.contentDocument, root = page.documentElement;
+  const images = [...page.images];
+  return {
+    overflow: root.scrollWidth - root.clientWidth,
+    images: images.length,
+    broken: images.filter(i => !i.complete || !i.naturalWidth).length,
+    narrowest: Math.min(...images.map(i => i.clientWidth)),
+    tables: page.querySelectorAll('.scroll > table').length,
+    links: [...page.links].map(a => !!page.querySelector(a.hash)),
+    summary: page.querySelector('.summary').innerText,
+    clipped: [...page.querySelectorAll('p, h1, h2, figcaption, pre')]
+      .filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText),
+  };
+}
+addEventListener('load', () => {
+  const found = {};
+  for (const frame of document.querySelectorAll('iframe'))
+    found[frame.name] = probe(frame);
+  document.body.innerText = 'FOUND' + JSON.stringify(found) + 'END';
+});
+</script>%s"""
+
+
+@pytest.fixture(scope='module')
+def page(tmp_path_factory):
+    """An objective and classes with long names, and a run that is missing."""
+    out = tmp_path_factory.mktemp('comparison')
+    long = 'margin:form=target,class_balance=iou,pos_weight=num_classes'
+    classes = ['tissue', 'shaft', 'wrist', 'W' * 80, '<script>alert(1)']
+    study = make_study(
+        ('margin', 'ce', 'lovasz', long), (0, 1), classes=classes
+    )
+    write_comparison(out, study, skip=(('lovasz', 1),))
+    return write_report(out, write_samples(out, study, n=2))
+
+
+def browse(address, profile, *flags):
+    """What the browser prints, and what it says on its console."""
+    done = subprocess.run(
+        [BROWSER, *FLAGS, f'--user-data-dir={profile}', *flags, address],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    console = re.findall(r'.*:CONSOLE.*', done.stderr)
+    return done.stdout, console
+
+
+def test_no_complaint_on_the_console(page, tmp_path):
+    dom, console = browse(page.as_uri(), tmp_path / 'profile', '--dump-dom')
+    assert console == []
+    assert '&lt;script&gt;alert(1)' in dom
+    assert '<script' not in dom
+
+
+def test_a_page_that_loads_something_would_complain(page, tmp_path):
+    other = tmp_path / 'other.html'
+    text = page.read_text('utf-8')
+    other.write_text(
+        text.replace('<h1>', '<img src="http://example.org/a.png"><h1>'),
+        'utf-8',
+    )
+    _, console = browse(other.as_uri(), tmp_path / 'profile', '--dump-dom')
+    assert len(console) == 1
+    assert 'Content Security Policy' in console[0]
+
+
+def test_it_fits_desktop_and_phone(page, tmp_path):
+    source = html.escape(page.read_text('utf-8'))
+    frames = [
+        f'<iframe name="{name}" width="{width}" height="900" '
+        f'srcdoc="{source}"></iframe>'
+        for name, width in WIDTHS.items()
+    ]
+    probe = tmp_path / 'probe.html'
+    probe.write_text(PROBE % '\n'.join(frames), 'utf-8')
+    dom, console = browse(probe.as_uri(), tmp_path / 'profile', '--dump-dom')
+    assert console == []
+    found = json.loads(re.search('FOUND(.*)END', dom, re.DOTALL)[1])
+    assert set(found) == set(WIDTHS)
+    for name, seen in found.items():
+        assert seen['overflow'] <= 0, name
+        assert seen['clipped'] == [], name
+        assert (seen['images'], seen['broken']) == (7, 0)
+        assert seen['narrowest'] > 250
+        assert seen['tables'] == 6
+        assert seen['links'] == [True] * 7
+        assert 'margin' in seen['summary']
+
+
+def test_it_can_be_seen(page, tmp_path):
+    picture = tmp_path / 'page.png'
+    browse(
+        page.as_uri(),
+        tmp_path / 'profile',
+        f'--screenshot={picture}',
+        '--window-size=1280,900',
+    )
+    with Image.open(picture) as image:
+        assert image.size == (1280, 900)
+        colours = {
+            colour for _, colour in image.convert('RGB').getcolors(1 << 20)
+        }
+    assert (255, 255, 255) in colours
+    # The bars beside the summary and beside the warning.
+    assert {(0, 114, 178), (230, 159, 0)} <= colours

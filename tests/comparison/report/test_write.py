@@ -1,0 +1,160 @@
+"""Whole reports, of comparisons in every state."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from mmseg_margin.comparison.report import write_report
+from mmseg_margin.comparison.results import STUDY_FILE, write_record
+from tests.comparison.report.invented import (
+    make_result,
+    make_study,
+    write_comparison,
+    write_result,
+    write_samples,
+)
+
+HOSTILE = [
+    '<script>alert(1)</script>',
+    'pipe | and\nline\x00\x1b[2J',
+    '"quoted" onload="x" & \u2028 \ud800',
+    '$x$ `code` *bold* ![a](http://example.org/x.png)',
+    '</td></table><img src=http://example.org/y.png>',
+]
+
+
+class Elements(HTMLParser):
+    """All elements of a page with their attributes."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def read(page):
+    return page.read_text('utf-8'), (page.parent / 'report.md').read_text(
+        'utf-8'
+    )
+
+
+def test_complete_report(tmp_path):
+    study = make_study()
+    write_comparison(tmp_path, study)
+    samples = write_samples(tmp_path, study, n=2)
+    page = write_report(tmp_path, samples)
+    assert page == tmp_path / 'report' / 'index.html'
+    html, markdown = read(page)
+    for text in (html, markdown):
+        assert 'provisional' not in text
+        for title in (
+            'Results',
+            'IoU of each class',
+            'Curves',
+            'Examples',
+            'Classes and margins',
+            'Cost',
+            'Settings',
+        ):
+            assert title in text
+        assert 'margin has the highest mean mIoU' in text
+        assert 'MarginCalibrationLoss' in text
+        assert study.command in text
+    files = re.findall(r'!\[.*\]\((.*)\)', markdown)
+    assert len(files) == len(set(files)) == 6
+    assert all((page.parent / file).is_file() for file in files)
+
+
+def test_nothing_but_data_is_loaded(tmp_path):
+    write_comparison(tmp_path, make_study(('margin',), (0,)))
+    html, _ = read(write_report(tmp_path))
+    for tag, attributes in Elements(html).found:
+        assert tag not in ('script', 'link', 'iframe', 'object')
+        assert not attributes.get('src', 'data:').partition('data:')[0]
+        assert attributes.get('href', '#').startswith('#')
+    assert 'url(' not in html
+    assert '@import' not in html
+
+
+def test_hostile_names_are_only_names(tmp_path):
+    pytest.importorskip('markdown_it')
+    from markdown_it import MarkdownIt
+
+    study = make_study(('margin', 'ce'), (0,), classes=HOSTILE)
+    study = replace(study, command='<b>|', config='<i>.py')
+    write_comparison(tmp_path, study)
+    page = write_report(tmp_path, write_samples(tmp_path, study, n=1))
+    html, markdown = read(page)
+    rendered = MarkdownIt('commonmark').enable('table').render(markdown)
+    for text in (html, rendered):
+        found = Elements(text).found
+        tags = [tag for tag, _ in found]
+        assert not {'script', 'b', 'i', 'em'} & set(tags)
+        assert tags.count('table') == 6
+        sources = [a['src'] for tag, a in found if tag == 'img']
+        assert len(sources) == 5
+        assert not any('example.org' in source for source in sources)
+        assert '&lt;script&gt;alert(1)&lt;/script&gt;' in text
+        assert '\x00' not in text
+        assert '\x1b' not in text
+    # Every row of a table has the cells that its header announces.
+    for table in re.findall(r'(?:^\|.*\n)+', markdown, re.MULTILINE):
+        rows = table.splitlines()
+        bars = [len(re.findall(r'(?<!\\)\|', row)) for row in rows]
+        assert len(set(bars)) == 1
+
+
+def test_unfinished_comparison(tmp_path):
+    study = make_study(('margin', 'ce'), (0, 1))
+    write_comparison(tmp_path, study, skip=(('ce', 1), ('margin', 1)))
+    html, markdown = read(write_report(tmp_path))
+    for text in (html, markdown):
+        assert 'of 4 runs, 2 have no result' in text
+        assert 'margin: seed 1; ce: seed 1' in text
+        assert 'with a single seed' in text
+
+
+def test_no_run_finished(tmp_path):
+    write_record(make_study(), tmp_path / STUDY_FILE)
+    html, _ = read(write_report(tmp_path))
+    assert 'No run has finished yet' in html
+    assert 'No run has recorded any curves' in html
+    assert 'There is no result of ce' in html
+
+
+def test_classes_without_margins(tmp_path):
+    """A class is absent, or the only one: dashes, and no picture of it."""
+    absent = make_study(('ce',), (0,), class_counts=[5, 0, 7, 1, 1])
+    write_record(absent, tmp_path / STUDY_FILE)
+    _, markdown = read(write_report(tmp_path))
+    assert '| shaft | 0 | 0.0000 | \u2013 | \u2013 |' in markdown
+    assert 'for the default parameters' in markdown
+    single = replace(absent, class_counts=[5, 0, 0, 0, 0])
+    write_record(single, tmp_path / STUDY_FILE)
+    _, markdown = read(write_report(tmp_path))
+    assert 'classes.png' not in markdown
+
+
+def test_margins_are_those_of_the_objective(tmp_path):
+    study = make_study(('margin:tau=20', 'ce'), (0,))
+    write_record(study, tmp_path / STUDY_FILE)
+    _, markdown = read(write_report(tmp_path))
+    total = sum(study.class_counts)
+    rho = 20 * (total - 912_000) ** 0.5 / 912_000
+    assert f'| tissue | 912,000 | 91.2913 | {rho:.4g} |' in markdown
+    assert 'of margin:tau=20 (tau = 20, upsilon = 1)' in markdown
+
+
+def test_result_of_another_comparison(tmp_path):
+    study = make_study(('ce',), (0,))
+    write_comparison(tmp_path, study)
+    other = replace(make_result(study, 'ce', 0), class_iou=[1.0])
+    write_result(tmp_path, other)
+    with pytest.raises(ValueError, match=r'IoU of 1 classes and the study 5'):
+        write_report(tmp_path)

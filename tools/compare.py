@@ -1,0 +1,69 @@
+"""Train a config under several objectives and report which does best."""
+
+import argparse
+from pathlib import Path
+
+from mmengine.config import DictAction
+
+from mmseg_margin.comparison import compare, write_report, write_truth
+from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.tooling.data_check import check_folders
+from mmseg_margin.tooling.launch import load_config
+from mmseg_margin.tooling.objectives import OBJECTIVES
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('config', help='config file')
+    parser.add_argument(
+        '--losses',
+        nargs='+',
+        default=list(OBJECTIVES),
+        help='objectives, all seven if not said; with settings of their own '
+        'as in margin:tau=20,form=paper',
+    )
+    parser.add_argument(
+        '--seeds', type=int, default=3, help='trainings of each objective'
+    )
+    parser.add_argument(
+        '--init',
+        help='checkpoint that all trainings start from; {seed} in it stands '
+        'for the seed',
+    )
+    parser.add_argument(
+        '--out',
+        type=Path,
+        help='folder of the runs and the report '
+        '(default: work_dirs/compare-CONFIG)',
+    )
+    parser.add_argument(
+        '--jobs', type=int, default=1, help='trainings at the same time'
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=DictAction,
+        help='settings of the config to override, as key=value',
+    )
+    return parser.parse_args(argv)
+
+
+@report_errors
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    cfg = load_config(args.config, args.cfg_options)
+    check_folders(cfg, ('train', 'test'))
+    out = args.out or Path('work_dirs', f'compare-{Path(args.config).stem}')
+    compare(
+        cfg,
+        list(dict.fromkeys(args.losses)),
+        list(range(args.seeds)),
+        out,
+        args.init,
+        args.jobs,
+    )
+    print(f'The report is {write_report(out, write_truth(cfg, out))}')
+
+
+if __name__ == '__main__':
+    main()
