@@ -53,6 +53,8 @@ setup(
         ],
         # Needed only for the official Cityscapes scores and submissions.
         'cityscapes': ['cityscapesscripts>=2.2'],
+        # Needed only for tools/tune.py.
+        'tune': ['matplotlib', 'optuna>=5.0'],
         'dev': ['hypothesis', 'mypy', 'pytest', 'pytest-xdist', 'ruff'],
     },
     classifiers=[

@@ -1,0 +1,124 @@
+"""One trial: a training with one setting, judged on the validation split."""
+
+import contextlib
+import copy
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+import torch
+from mmengine.config import Config, ConfigDict
+from optuna.trial import Trial
+
+from mmseg_margin.comparison.plan import Run, run_config
+from mmseg_margin.comparison.results import Study
+from mmseg_margin.comparison.run import train_and_test
+from mmseg_margin.evaluation.pipelines import registered_name
+from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.tooling.objectives import heads_of, loss_config
+
+from .pruning_hook import PruningHook
+from .space import Setting
+
+LOG_FILE = 'log.txt'
+
+
+class ImpossibleSettingError(ValueError):
+    """A setting for which Algorithm 1 has no margins."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all trials have in common.
+
+    Args:
+        cfg: The config that is tuned.
+        loss: The loss config that is tuned, with what is not tuned.
+        study: Labels, iterations and versions.
+        seed: Of every training.
+        init: The checkpoint that every training starts from, or None.
+    """
+
+    cfg: Config
+    loss: dict[str, Any]
+    study: Study
+    seed: int
+    init: str | None
+
+    def loss_with(self, setting: Setting) -> dict[str, Any]:
+        return {**self.loss, **setting}
+
+
+def tuned_loss(cfg: Config) -> dict[str, Any]:
+    """The margin loss that the config has, or that of ``--loss margin``."""
+    for head in heads_of(cfg):
+        losses = head.get('loss_decode') or []
+        for loss in losses if isinstance(losses, list) else [losses]:
+            if registered_name(loss) == MarginCalibrationLoss.__name__:
+                # Each head keeps a weight of its own.
+                return {k: v for k, v in loss.items() if k != 'loss_weight'}
+    return loss_config('margin')
+
+
+def run_trial(task: Task, trial: Trial, folder: Path) -> float:
+    """Train, and return the mIoU on the whole validation split in percent.
+
+    Raises:
+        ImpossibleSettingError: If the setting has no margins.
+        optuna.TrialPruned: If it does worse than others did.
+    """
+    check_setting(task, trial.params)
+    cfg = trial_config(task, trial.params, folder)
+    try:
+        with (
+            open(folder / LOG_FILE, 'a', encoding='utf-8') as log,
+            contextlib.redirect_stdout(log),
+            contextlib.redirect_stderr(log),
+        ):
+            return train_and_test(cfg, [PruningHook(trial)]).metrics['mIoU']
+    except optuna.TrialPruned as pruned:
+        # The traceback would keep the whole training in memory.
+        raise pruned.with_traceback(None) from None
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def check_setting(task: Task, setting: Setting) -> None:
+    """Let the loss derive its margins as it will in the training."""
+    arguments = task.loss_with(setting)
+    del arguments['type']
+    try:
+        loss = MarginCalibrationLoss(**arguments)
+        if arguments.get('class_counts') is None:
+            loss.set_class_counts(task.study.class_counts, task.study.classes)
+    except ValueError as error:
+        raise ImpossibleSettingError(str(error)) from error
+
+
+def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
+    """A run of a comparison, but tested on the validation split."""
+    base = copy.deepcopy(task.cfg)
+    base.test_dataloader = base.val_dataloader
+    base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
+    cfg = run_config(
+        base,
+        Run('margin', task.seed, folder),
+        task.init,
+        task.study.class_counts,
+        keep_predictions=False,
+    )
+    for head in heads_of(cfg):
+        head.loss_decode.update(task.loss_with(setting))
+    for hook in cfg.custom_hooks:
+        if hook['type'] == 'CurvesHook':
+            # Nothing here looks at the curve of the training images.
+            del hook['datasets']['train']
+    # An old checkpoint is removed before the new one is there, so that of one
+    # alone nothing would be left for a while.
+    cfg.default_hooks.checkpoint.max_keep_ckpts = 2
+    # mmengine keeps loggers and message hubs by this name.
+    cfg.experiment_name = f'trial-{folder.name}'
+    return cfg

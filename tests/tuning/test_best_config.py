@@ -1,0 +1,71 @@
+"""Configs that inherit, and change only the losses."""
+
+from pathlib import Path
+
+import mmseg
+import pytest
+from mmengine.config import Config
+
+from mmseg_margin.tooling.launch import load_config
+from mmseg_margin.tuning.best_config import best_config_text, check_inheritable
+
+UPSTREAM = Path(mmseg.__file__).parent / '.mim' / 'configs'
+DEMO = next((Path(__file__).parents[2] / 'configs/demo').glob('*_margin_*.py'))
+LOSS = {'type': 'MarginCalibrationLoss', 'tau': 2.5, 'form': 'target'}
+RECIPES = {
+    'two heads': UPSTREAM
+    / 'deeplabv3plus/deeplabv3plus_r50-d8_4xb2-80k_cityscapes-512x1024.py',
+    'a cascade': UPSTREAM
+    / 'ocrnet/ocrnet_hr18_4xb2-40k_cityscapes-512x1024.py',
+    'hooks and margins': DEMO,
+}
+
+
+def losses(cfg):
+    heads = (cfg.model.get(key) for key in ('decode_head', 'auxiliary_head'))
+    lists = (h if isinstance(h, list) else [h] for h in heads if h)
+    return [head.pop('loss_decode') for heads in lists for head in heads]
+
+
+@pytest.mark.parametrize('recipe', RECIPES)
+def test_only_the_losses_change(tmp_path, recipe):
+    base = load_config(str(RECIPES[recipe]))
+    path = tmp_path / 'best_config.py'
+    path.write_text(best_config_text(base, LOSS, tmp_path, 'Best of two.'))
+    assert path.read_text().startswith('# Best of two.\n_base_ = ')
+    best = load_config(str(path))
+    assert 'mmseg_margin' in best.custom_imports['imports']
+    hooks = [hook.type for hook in best.custom_hooks]
+    assert hooks.count('ClassStatsHook') == 1
+    assert {h.type for h in base.get('custom_hooks', [])} <= {*hooks}
+    before, after = losses(base), losses(best)
+    assert after == [
+        {**LOSS, 'loss_weight': loss.loss_weight} for loss in before
+    ]
+    for cfg in (base, best):
+        for key in ('custom_imports', 'custom_hooks'):
+            cfg.pop(key, None)
+    assert best.to_dict() == base.to_dict()
+
+
+def test_a_sum_of_losses_is_replaced(tmp_path):
+    base = Config.fromfile(DEMO)
+    base.model.decode_head.loss_decode = [
+        {'type': 'CrossEntropyLoss', 'loss_weight': 1.0},
+        {'type': 'DiceLoss', 'loss_weight': 3.0},
+    ]
+    base.custom_imports = {'imports': 'mmseg'}
+    source, path = tmp_path / 'sum.py', tmp_path / 'best_config.py'
+    base.dump(source)
+    text = best_config_text(Config.fromfile(source), LOSS, tmp_path, '')
+    path.write_text(text)
+    best = Config.fromfile(path)
+    assert best.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
+    assert best.model.decode_head.loss_decode == {**LOSS, 'loss_weight': 4.0}
+
+
+def test_a_config_of_imported_classes_is_refused():
+    model = {'decode_head': {'type': dict}}
+    cfg = Config({'model': model}, cfg_text='-', filename='x.py')
+    with pytest.raises(ValueError, match=r'x\.py imports its classes'):
+        check_inheritable(cfg)

@@ -1,0 +1,109 @@
+"""The report of a search, from trials that were never trained."""
+
+import pytest
+from optuna.trial import TrialState, create_trial
+
+from mmseg_margin.comparison.results import Study
+from mmseg_margin.tuning.report import SAME_SPLIT, write_report
+from mmseg_margin.tuning.shared_study import SharedStudy
+from mmseg_margin.tuning.space import PAPER, search_space
+from mmseg_margin.tuning.text import REASON
+from mmseg_margin.tuning.trial import Task
+
+OWN = {**PAPER, 'form': 'target'}
+STARTS = {"the paper's": PAPER, "the config's own": OWN}
+
+
+@pytest.fixture
+def task(cfg):
+    study = Study(
+        config='small.py',
+        losses={},
+        seeds=[0],
+        iterations=100,
+        init='start.pth',
+        classes=list('abcd'),
+        palette=[],
+        class_counts=[9, 9, 9, 9],
+        versions={'torch': '9.9'},
+        command='tune.py small.py --trials 9',
+    )
+    loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
+    return Task(cfg, loss, study, 0, 'start.pth')
+
+
+@pytest.fixture
+def shared(tmp_path):
+    return SharedStudy(tmp_path / 'out', {}, 100)
+
+
+def add(shared, setting, value=None, **details):
+    state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+    shared.study.add_trial(
+        create_trial(
+            state=state,
+            value=value,
+            params=setting,
+            distributions=search_space([PAPER]),
+            **details,
+        )
+    )
+
+
+def markdown(page):
+    return page.with_name('report.md').read_text()
+
+
+def test_a_search_without_a_trial(task, shared):
+    assert 'No training has been finished yet' in markdown(
+        write_report(task, shared, STARTS)
+    )
+
+
+def test_a_whole_search(task, shared):
+    add(shared, PAPER, 40.0)
+    add(shared, OWN, 50.25)
+    for i in range(8):
+        add(shared, {**PAPER, 'tau': 2.0**i}, 45.0 + i)
+    add(shared, {**PAPER, 'upsilon': 0.01}, user_attrs={REASON: 'too small.'})
+    shared.study.add_trial(
+        create_trial(
+            state=TrialState.PRUNED,
+            value=30.0,
+            params=PAPER,
+            distributions=search_space([PAPER]),
+            intermediate_values={40: 30.0},
+        )
+    )
+    page = write_report(task, shared, STARTS)
+    text = markdown(page)
+    assert (
+        'The best of 12 trials is trial 9 with a validation mIoU of 52.00: '
+        "12.00 above the paper's and 1.75 above the config's own." in text
+    )
+    assert 'impossible: too small.' in text
+    assert '30.00 when stopped at iteration 40' in text
+    assert '**52.00**' in text
+    assert 'tune.py small.py --trials 9' in text
+    assert 'tau=128.0,upsilon=1.0' in text
+    assert '| torch | 9.9 |' in text
+    assert SAME_SPLIT not in text
+    for name in ('history', 'slices', 'importance'):
+        assert f']({name}.png)' in text
+        png = (page.parent / f'{name}.png').read_bytes()
+        assert png.startswith(b'\x89PNG')
+    html = page.read_text()
+    assert html.count('data:image/png;base64,') == 3
+    assert '52.00' in html
+
+
+def test_few_trials_have_no_importance(task, shared):
+    add(shared, PAPER, 40.0)
+    text = markdown(write_report(task, shared, STARTS))
+    assert 'too few trials' in text
+    assert 'importance.png' not in text
+
+
+def test_tuning_on_the_test_images_is_said(task, shared):
+    task.cfg.test_dataloader = task.cfg.val_dataloader
+    assert SAME_SPLIT in markdown(write_report(task, shared, STARTS))

@@ -1,0 +1,175 @@
+"""Searches with real trainings: undisturbed, killed, shared, impossible."""
+
+import json
+import time
+
+import pytest
+import torch
+from mmengine.config import Config
+from optuna.trial import TrialState, create_trial
+
+from mmseg_margin.tooling.launch import build_runner, load_config
+from mmseg_margin.tuning import tune
+from mmseg_margin.tuning.shared_study import SharedStudy
+from mmseg_margin.tuning.space import PAPER, search_space
+from tests.processes import FORK, wait_for
+from tests.tuning.conftest import ITERATIONS
+
+BEGUN, TRIALS = 4, 7
+SPACE = search_space([PAPER])
+
+
+def prepare(config, out, trials=BEGUN):
+    """A search with whole trials that are better than most at the end."""
+    cfg = Config.fromfile(config)
+    identity = {'config': cfg.pretty_text, 'seed': 0, 'init': None}
+    shared = SharedStudy(out, identity, ITERATIONS)
+    for number in range(trials):
+        shared.study.add_trial(
+            create_trial(
+                value=1.0,
+                params={**PAPER, 'tau': 1.0 + number},
+                distributions=SPACE,
+                intermediate_values={1: 0.0, 2: 0.0, 3: 7.5, 4: 7.5},
+            )
+        )
+    return out
+
+
+def search(config, out, trials=TRIALS):
+    """The body of a forked process; what it shows goes into a file."""
+    torch.set_num_threads(1)
+    with open(out.with_suffix('.log'), 'a') as log:
+        return tune(
+            Config.fromfile(config),
+            trials,
+            out,
+            show=lambda line: print(line, file=log, flush=True),
+        )
+
+
+def start(*args):
+    process = FORK.Process(target=search, args=args)
+    process.start()
+    return process
+
+
+def table(shared):
+    return [
+        (t.number, t.params, t.state, t.value, t.intermediate_values)
+        for t in shared.trials
+    ]
+
+
+def shown(out):
+    return out.with_suffix('.log').read_text().splitlines()
+
+
+@pytest.fixture(scope='module')
+def undisturbed(config, tmp_path_factory):
+    out = tmp_path_factory.mktemp('search') / 'out'
+    return search(config, prepare(config, out))
+
+
+def points(out, number):
+    """How many points the curve of a trial has."""
+    path = out / 'trials' / str(number) / 'curves.json'
+    try:
+        return len(json.loads(path.read_text())['val_mIoU'])
+    except (OSError, ValueError):
+        return 0
+
+
+def test_hopeless_trials_are_stopped_early(undisturbed):
+    own = undisturbed.trials[BEGUN:]
+    stopped = [t for t in own if t.state == TrialState.PRUNED]
+    assert stopped
+    assert all(list(t.intermediate_values) == [1, 2, 3] for t in stopped)
+    whole = [t for t in own if t.state == TrialState.COMPLETE]
+    assert whole
+    assert all(list(t.intermediate_values) == [1, 2, 3, 4] for t in whole)
+
+
+def test_every_trial_is_told_in_a_line(undisturbed):
+    *lines, verdict, _ = shown(undisturbed.out)
+    for number, line in enumerate(lines, BEGUN):
+        assert line.startswith(f'trial {number}: form=')
+        assert f'{number + 1} of {TRIALS} trials' in line
+        assert 'best' in line
+        assert 'left' in line
+    assert f'trial {undisturbed.best.number} ' in verdict
+
+
+def test_only_the_best_keeps_its_checkpoint(undisturbed):
+    kept = {path.parent.name for path in undisturbed.out.rglob('*.pth')}
+    assert kept == {str(undisturbed.best.number)}
+
+
+def test_a_killed_search_ends_with_the_same_table(
+    undisturbed, config, tmp_path
+):
+    """Every trial is killed once, at another point."""
+    out = prepare(config, tmp_path / 'out')
+    for number, when in ((BEGUN, 1), (BEGUN + 1, 3), (BEGUN + 2, 2)):
+        process = start(config, out)
+        while points(out, number) < when:
+            assert process.is_alive()
+            time.sleep(0.01)
+        process.kill()
+        process.join()
+    assert table(search(config, out)) == table(undisturbed)
+
+
+def test_two_processes_share_a_search(config, tmp_path):
+    """It begins with the paper's setting and the config's own."""
+    out = tmp_path / 'out'
+    assert wait_for([start(config, out, 2) for _ in range(2)], 600) == [0, 0]
+    trials = [line for line in shown(out) if line.startswith('trial ')]
+    assert sorted(line[:20] for line in trials) == [
+        'trial 0: form=paper,',
+        'trial 1: form=target',
+    ]
+    assert all('tau=10, upsilon=1' in line for line in trials)
+
+
+def test_an_impossible_setting_is_no_end(config, tmp_path):
+    """The config's own upsilon leaves mu without a positive denominator."""
+    source = tmp_path / 'impossible.py'
+    cfg = Config.fromfile(config)
+    cfg.model.decode_head.loss_decode.upsilon = 1e-9
+    cfg.dump(source)
+    out = prepare(source, tmp_path / 'out', trials=1)
+    second = search(source, out, 2).trials[1]
+    assert second.state == TrialState.PRUNED
+    assert 'impossible: upsilon=1e-09 makes mu_k of class' in shown(out)[0]
+    assert 'choose upsilon above' in (out / 'report/report.md').read_text()
+
+
+def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
+    """The recipe has another form and the eager backend."""
+    out = prepare(config, tmp_path / 'out', trials=1)
+    best = search(config, out, 1).best.params
+    cfg = load_config(str(out / 'best_config.py'))
+    loss = dict(cfg.model.decode_head.loss_decode)
+    assert {name: loss[name] for name in best} == best
+    assert (loss['loss_weight'], loss['backend']) == (1.0, 'eager')
+    cfg.work_dir = str(tmp_path)
+    cfg.train_cfg.max_iters = 1
+    cfg.val_dataloader = cfg.test_dataloader = cfg.test_cfg = None
+    runner = build_runner(cfg)
+    runner.train()
+    assert runner.model.decode_head.loss_decode.form == 'paper'
+
+
+@pytest.mark.parametrize(
+    ('key', 'value', 'said'),
+    [
+        ('val_dataloader', None, 'has no val_dataloader'),
+        ('train_cfg', {'max_epochs': 2}, 'trains by epochs'),
+    ],
+)
+def test_a_config_that_cannot_be_tuned(config, tmp_path, key, value, said):
+    cfg = Config.fromfile(config)
+    cfg[key] = value
+    with pytest.raises(ValueError, match=said):
+        tune(cfg, 1, tmp_path / 'out')
