@@ -17,7 +17,7 @@ from .plan import Run
 from .results import RESULT_FILE, RunResult, read_record
 
 LOG_FILE = 'log.txt'
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
 
 
 class RunFailedError(ChildProcessError):
