@@ -6,6 +6,7 @@ from pathlib import Path
 from mmengine.config import DictAction
 
 from mmseg_margin.comparison import compare, write_report, write_truth
+from mmseg_margin.comparison.results import STUDY_FILE
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
@@ -54,15 +55,18 @@ def main(argv: list[str] | None = None) -> None:
     cfg = load_config(args.config, args.cfg_options)
     check_folders(cfg, ('train', 'test'))
     out = args.out or Path('work_dirs', f'compare-{Path(args.config).stem}')
-    compare(
-        cfg,
-        list(dict.fromkeys(args.losses)),
-        list(range(args.seeds)),
-        out,
-        args.init,
-        args.jobs,
-    )
-    print(f'The report is {write_report(out, write_truth(cfg, out))}')
+    try:
+        compare(
+            cfg,
+            list(dict.fromkeys(args.losses)),
+            list(range(args.seeds)),
+            out,
+            args.init,
+            args.jobs,
+        )
+    finally:
+        if (out / STUDY_FILE).exists():
+            print(f'The report is {write_report(out, write_truth(cfg, out))}')
 
 
 if __name__ == '__main__':

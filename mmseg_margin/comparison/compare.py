@@ -24,6 +24,7 @@ from mmseg_margin.stats import (
 )
 from mmseg_margin.tooling.objectives import loss_config
 from mmseg_margin.version import __version__
+from mmseg_margin.whole_file import write_whole_text
 
 from .conduct import conduct
 from .plan import plan_runs, run_config, training_iterations
@@ -108,4 +109,4 @@ def _write_config(cfg: Config, path: Path) -> None:
             'another --out, or remove that folder to do the run again.'
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, 'utf-8')
+    write_whole_text(path, text)

@@ -108,6 +108,5 @@ def _last_point(folder: Path) -> int:
     try:
         curves = json.loads((folder / CURVES_FILE).read_text('utf-8'))
         return max(points[-1][0] for points in curves.values())
-    # Not there yet, or being written at this moment.
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return 0

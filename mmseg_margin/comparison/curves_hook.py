@@ -16,6 +16,8 @@ from mmseg.registry import DATASETS, HOOKS
 from torch import nn
 from torch.utils.data import DataLoader, Subset
 
+from mmseg_margin.whole_file import write_whole_text
+
 CURVES_FILE = 'curves.json'
 STATE_KEY = 'curves'
 
@@ -87,9 +89,8 @@ class CurvesHook(Hook):
                     self.curves.setdefault(f'{split}_{name}', []).append(
                         (runner.iter + 1, value)
                     )
-            Path(runner.work_dir, CURVES_FILE).write_text(
-                json.dumps(self.curves), encoding='utf-8'
-            )
+            path = Path(runner.work_dir, CURVES_FILE)
+            write_whole_text(path, json.dumps(self.curves))
 
 
 @torch.no_grad()

@@ -1,10 +1,11 @@
 """What a comparison keeps on disk: one study, one result for each run."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from mmseg_margin.whole_file import write_whole_text
 
 STUDY_FILE = 'study.json'
 RESULT_FILE = 'result.json'
@@ -76,11 +77,7 @@ def run_folder(out: Path, objective: str, seed: int) -> Path:
 def write_record(record: Study | RunResult, path: Path) -> None:
     """Write it whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix('.unfinished')
-    unfinished.write_text(
-        json.dumps(asdict(record), indent=1), encoding='utf-8'
-    )
-    os.replace(unfinished, path)
+    write_whole_text(path, json.dumps(asdict(record), indent=1))
 
 
 def read_record(kind: type[Record], path: Path) -> Record:
