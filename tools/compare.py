@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from mmengine.config import DictAction
+from mmengine.config import Config, DictAction
 
 from mmseg_margin.comparison import compare, write_report, write_truth
-from mmseg_margin.comparison.results import STUDY_FILE
+from mmseg_margin.comparison.conduct import RunFailedError
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
@@ -64,9 +64,14 @@ def main(argv: list[str] | None = None) -> None:
             args.init,
             args.jobs,
         )
-    finally:
-        if (out / STUDY_FILE).exists():
-            print(f'The report is {write_report(out, write_truth(cfg, out))}')
+    except RunFailedError:
+        _report(cfg, out)
+        raise
+    _report(cfg, out)
+
+
+def _report(cfg: Config, out: Path) -> None:
+    print(f'The report is {write_report(out, write_truth(cfg, out))}')
 
 
 if __name__ == '__main__':
