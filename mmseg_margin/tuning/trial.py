@@ -116,9 +116,6 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
         if hook['type'] == 'CurvesHook':
             # Nothing here looks at the curve of the training images.
             del hook['datasets']['train']
-    # An old checkpoint is removed before the new one is there, so that of one
-    # alone nothing would be left for a while.
-    cfg.default_hooks.checkpoint.max_keep_ckpts = 2
     # mmengine keeps loggers and message hubs by this name.
     cfg.experiment_name = f'trial-{folder.name}'
     return cfg
