@@ -17,8 +17,10 @@ from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'compare.py'
 CONFIG = next((ROOT / 'configs' / 'demo').glob('*-tiny_ce_*.py'))
+# The fixture below starts six processes: once is enough.
+pytestmark = pytest.mark.xdist_group('comparison')
 OPTIONS = [
-    'train_cfg.max_iters=20',
+    'train_cfg.max_iters=10',
     'model.backbone.base_channels=4',
     'model.backbone.stem_channels=4',
     'model.decode_head.in_channels=16',
@@ -108,7 +110,7 @@ def test_curves_have_losses_and_scores_of_both_splits(finished):
     curves = results(finished[0])['margin', 'seed-0'][2]
     assert set(curves) == {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
     for points in curves.values():
-        assert [iteration for iteration, _ in points] == list(range(2, 21, 2))
+        assert [iteration for iteration, _ in points] == list(range(1, 11))
 
 
 def test_killed_at_any_moment_it_gives_the_same_table(
@@ -117,7 +119,7 @@ def test_killed_at_any_moment_it_gives_the_same_table(
     out = tmp_path / 'out'
     arguments = (data, out, 'ce', 'ce:loss_name=loss_twin', 'margin')
     rng = random.Random(0)
-    for _ in range(int(os.environ.get('MMSEG_MARGIN_KILLS', '2'))):
+    for _ in range(int(os.environ.get('MMSEG_MARGIN_KILLS', '1'))):
         process = start(*arguments)
         time.sleep(rng.uniform(5, 25))
         process.kill()
@@ -154,16 +156,6 @@ def test_a_run_that_fails_leaves_the_others(data, tmp_path):
     assert 'margin:tau=-1' in output
     assert 'log.txt' in output
     assert [objective for objective, _ in results(out)] == ['ce']
-
-
-@pytest.mark.parametrize(
-    ('objective', 'named'), [('nonsense', 'nonsense'), ('ce:weight', 'value')]
-)
-def test_unknown_objectives_are_named(data, tmp_path, objective, named):
-    code, output = finish(start(data, tmp_path / 'out', objective))
-    assert code == 1
-    assert named in output
-    assert 'Traceback' not in output
 
 
 def test_study_keeps_what_is_needed_to_repeat_it(finished):
