@@ -17,7 +17,7 @@ from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'compare.py'
 CONFIG = next((ROOT / 'configs' / 'demo').glob('*-tiny_ce_*.py'))
-# The fixture below starts six processes: once is enough.
+# The fixture below trains three times: once is enough.
 pytestmark = pytest.mark.xdist_group('comparison')
 OPTIONS = [
     'train_cfg.max_iters=10',
