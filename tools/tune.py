@@ -49,7 +49,12 @@ def main(argv: list[str] | None = None) -> None:
     show = partial(print, flush=True)
     try:
         tune(cfg, args.trials, out, args.seed, args.init, show=show)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SyntaxError) as error:
+        # mmengine takes whatever stops it from formatting a config for a
+        # mistake in the config.
+        chain = (error, error.__context__)
+        if not any(isinstance(each, KeyboardInterrupt) for each in chain):
+            raise
         raise SystemExit(
             f'Stopped: the same command goes on with what is in {out}.'
         ) from None

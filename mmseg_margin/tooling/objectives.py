@@ -54,7 +54,13 @@ def loss_config(objective: str) -> dict[str, Any]:
 
 def swap_loss(cfg: Config, objective: str) -> None:
     """Give every decode and auxiliary head one objective; keep its weight."""
-    loss = loss_config(objective)
+    replace_losses(cfg, loss_config(objective))
+    if objective.partition(':')[0] in NEED_STATISTICS:
+        _add_hook(cfg)
+
+
+def replace_losses(cfg: Config, loss: dict[str, Any]) -> None:
+    """Give every decode and auxiliary head one loss; keep its weight."""
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     heads = heads_of(cfg)
     if not heads:
@@ -65,8 +71,6 @@ def swap_loss(cfg: Config, objective: str) -> None:
     for head in heads:
         _check_head(head)
         head.loss_decode = ConfigDict(loss, loss_weight=_loss_weight(head))
-    if objective.partition(':')[0] in NEED_STATISTICS:
-        _add_hook(cfg)
 
 
 def heads_of(cfg: Config) -> list[ConfigDict]:

@@ -7,7 +7,12 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmseg_margin.tooling.objectives import HEADS, heads_of, swap_loss
+from mmseg_margin.tooling.objectives import (
+    HEADS,
+    heads_of,
+    replace_losses,
+    swap_loss,
+)
 
 
 def check_inheritable(cfg: Config) -> None:
@@ -33,8 +38,7 @@ def best_config_text(
     """
     swapped = copy.deepcopy(cfg)
     swap_loss(swapped, 'margin')
-    for head in heads_of(swapped):
-        head.loss_decode.update(loss)
+    replace_losses(swapped, loss)
     imports = (cfg.get('custom_imports') or {}).get('imports', [])
     imports = [imports] if isinstance(imports, str) else list(imports)
     changes = {

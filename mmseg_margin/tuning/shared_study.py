@@ -124,10 +124,15 @@ class SharedStudy:
     def _adopt(self) -> tuple[Trial, IO] | None:
         """The first running trial without a process, locked."""
         for trial in self.trials:
-            if trial.state == TrialState.RUNNING:
-                lock = _try_lock(self.folder(trial.number) / 'lock')
-                if lock is not None:
-                    return Trial(self.study, trial._trial_id), lock
+            if trial.state != TrialState.RUNNING:
+                continue
+            lock = _try_lock(self.folder(trial.number) / 'lock')
+            if lock is None:
+                continue
+            # Its process may have finished it between the two looks.
+            if self.trials[trial.number].state == TrialState.RUNNING:
+                return Trial(self.study, trial._trial_id), lock
+            lock.close()
         return None
 
     def _check_identity(self, identity: dict[str, Any]) -> None:

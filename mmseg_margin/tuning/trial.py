@@ -17,7 +17,11 @@ from mmseg_margin.comparison.results import Study
 from mmseg_margin.comparison.run import train_and_test
 from mmseg_margin.evaluation.pipelines import registered_name
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.tooling.objectives import heads_of, loss_config
+from mmseg_margin.tooling.objectives import (
+    heads_of,
+    loss_config,
+    replace_losses,
+)
 
 from .pruning_hook import PruningHook
 from .space import Setting
@@ -110,8 +114,7 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
         task.study.class_counts,
         keep_predictions=False,
     )
-    for head in heads_of(cfg):
-        head.loss_decode.update(task.loss_with(setting))
+    replace_losses(cfg, task.loss_with(setting))
     for hook in cfg.custom_hooks:
         if hook['type'] == 'CurvesHook':
             # Nothing here looks at the curve of the training images.

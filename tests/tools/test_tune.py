@@ -51,6 +51,8 @@ def options(tmp_path_factory):
 def run(tool, log, arguments):
     """The body of a forked process."""
     torch.set_num_threads(1)  # threads of the parent do not exist here
+    # A shell's background jobs start with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout = sys.stderr = log.open('w', buffering=1)
     TOOLS[tool]([str(argument) for argument in arguments])
 
@@ -76,7 +78,7 @@ def test_stop_go_on_and_train_with_the_best(tmp_path, options):
     process = start('tune', log, *command, '--trials', 2)
     assert wait_for([process], 600) == [0], log.read_text()
     assert 'trial 0:' not in log.read_text()
-    assert 'trial 1: form=paper, pos_weight=1, ' in log.read_text()
+    assert 'trial 1: form=target, pos_weight=1, ' in log.read_text()
     assert "above the paper's and" in log.read_text()
     for name in ('report/index.html', 'report/report.md', 'best_config.py'):
         assert (out / name).is_file()

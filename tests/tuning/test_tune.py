@@ -19,8 +19,8 @@ BEGUN, TRIALS = 4, 7
 SPACE = search_space([PAPER])
 
 
-def prepare(config, out, trials=BEGUN):
-    """A search with whole trials that are better than most at the end."""
+def prepare(config, out, trials=BEGUN, level=0.0):
+    """A search with whole trials that reached a level half-way."""
     cfg = Config.fromfile(config)
     identity = {'config': cfg.pretty_text, 'seed': 0, 'init': None}
     shared = SharedStudy(out, identity, ITERATIONS)
@@ -30,7 +30,7 @@ def prepare(config, out, trials=BEGUN):
                 value=1.0,
                 params={**PAPER, 'tau': 1.0 + number},
                 distributions=SPACE,
-                intermediate_values={1: 0.0, 2: 0.0, 3: 7.5, 4: 7.5},
+                intermediate_values={1: 0.0, 2: 0.0, 3: level, 4: level},
             )
         )
     return out
@@ -80,14 +80,17 @@ def points(out, number):
         return 0
 
 
-def test_hopeless_trials_are_stopped_early(undisturbed):
-    own = undisturbed.trials[BEGUN:]
-    stopped = [t for t in own if t.state == TrialState.PRUNED]
-    assert stopped
-    assert all(list(t.intermediate_values) == [1, 2, 3] for t in stopped)
-    whole = [t for t in own if t.state == TrialState.COMPLETE]
-    assert whole
-    assert all(list(t.intermediate_values) == [1, 2, 3, 4] for t in whole)
+def test_hopeless_trials_are_stopped_early(config, tmp_path):
+    out = prepare(config, tmp_path / 'out', level=100.0)
+    (trial,) = search(config, out, BEGUN + 1).trials[BEGUN:]
+    assert trial.state == TrialState.PRUNED
+    assert list(trial.intermediate_values) == [1, 2, 3]
+
+
+def test_other_trials_are_whole(undisturbed):
+    for trial in undisturbed.trials[BEGUN:]:
+        assert trial.state == TrialState.COMPLETE
+        assert list(trial.intermediate_values) == [1, 2, 3, 4]
 
 
 def test_every_trial_is_told_in_a_line(undisturbed):
