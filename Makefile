@@ -75,7 +75,8 @@ $(DEMO)/trained: $(STAMP)
 compare: $(STAMP)
 	$(BIN)/python tools/make_instrument_parts.py
 	$(BIN)/python tools/compare.py $(COMPARE_CONFIG) --jobs 2 --seeds 1 \
-	  --losses ce lovasz margin --out work_dirs/compare-$(STACK)
+	  --losses ce lovasz margin:form=target,class_weight=sqrt \
+	  --out work_dirs/compare-$(STACK)
 
 clean:
 	rm -rf .venv .venv-openmmlab work_dirs data build *.egg-info

@@ -3,10 +3,5 @@
 custom_imports = dict(imports=['mmseg_margin'], allow_failed_imports=False)
 # The second gives the counts to the metrics of the head, middle and tail.
 custom_hooks = [dict(type='ClassStatsHook'), dict(type='TrainingCountsHook')]
-# As in Algorithm 2, for the recipes of the paper.
-paper_margin = dict(
-    _delete_=True, type='MarginCalibrationLoss', loss_weight=1.0
-)
-# As docs/results advises, for all others.
-margin = dict(paper_margin, form='target', class_weight='sqrt')
+margin = dict(_delete_=True, type='MarginCalibrationLoss', loss_weight=1.0)
 margin_auxiliary = dict(margin, loss_weight=0.4)

@@ -11,10 +11,10 @@ def test_a_name_alone_is_the_objective():
 
 
 def test_settings_are_numbers_or_words():
-    loss = loss_config('margin:tau=20,class_weight=None,form=paper')
+    loss = loss_config('margin:tau=20,class_weight=None,form=target')
     assert loss['tau'] == 20
     assert loss['class_weight'] is None
-    assert loss['form'] == 'paper'
+    assert loss['form'] == 'target'
     assert 'tau' not in OBJECTIVES['margin']
 
 
