@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 
 from mmseg_margin.comparison import compare, write_report, write_truth
 from mmseg_margin.comparison.conduct import RunFailedError
-from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.tooling.cli import add_config_options, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
 from mmseg_margin.tooling.objectives import OBJECTIVES
@@ -40,12 +40,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--jobs', type=int, default=1, help='trainings at the same time'
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=DictAction,
-        help='settings of the config to override, as key=value',
-    )
+    add_config_options(parser)
     return parser.parse_args(argv)
 
 

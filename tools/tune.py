@@ -4,9 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from mmengine.config import DictAction
-
-from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.tooling.cli import add_config_options, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
 from mmseg_margin.tuning import tune
@@ -31,12 +29,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='folder of the trials and the report '
         '(default: work_dirs/tune-CONFIG)',
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=DictAction,
-        help='settings of the config to override, as key=value',
-    )
+    add_config_options(parser)
     return parser.parse_args(argv)
 
 

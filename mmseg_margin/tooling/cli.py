@@ -27,17 +27,22 @@ def add_runner_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--work-dir', help='folder of logs, checkpoints and results'
     )
+    add_config_options(parser)
+    parser.add_argument(
+        '--launcher', choices=LAUNCHERS, default='none', help='job launcher'
+    )
+    # torchrun passes the second spelling.
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
+
+
+def add_config_options(parser: argparse.ArgumentParser) -> None:
+    """Upstream's way to change settings of a config."""
     parser.add_argument(
         '--cfg-options',
         nargs='+',
         action=DictAction,
         help='settings of the config to override, as key=value',
     )
-    parser.add_argument(
-        '--launcher', choices=LAUNCHERS, default='none', help='job launcher'
-    )
-    # torchrun passes the second spelling.
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
 
 
 def report_errors(main: Callable[..., None]) -> Callable[..., None]:
