@@ -114,7 +114,8 @@ class Training:
         process.join(seconds)
         process.kill()
         process.join()
-        said = log.read_text()
+        # Killed early enough, it has not even opened its log.
+        said = log.read_text() if log.exists() else ''
         assert process.exitcode in (0, -9), said[-3000:]
         if is_resumed:
             assert 'Reading labels' not in said
