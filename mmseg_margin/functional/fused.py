@@ -17,7 +17,8 @@ lambda_k`` for the label and ``x_k = rho_0k + lambda_k`` for the other
 classes. So ``g_k = dl/dlambda_k = -/+ w_k sigmoid(x_k ln b)``, and by the
 chain rule ``dl/ds_k`` is ``g_k`` less what k receives as anchor or rival:
 every class but the anchor sends its ``g`` to the anchor, and the anchor sends
-its own to the rival. Equal scores share evenly what they receive.
+its own to the rival. Equal scores share evenly what they receive. A focus
+multiplies each term by ``(2 sigmoid(x_k ln b))^focus``.
 
 Only comparisons with two values of a pixel are needed: no index, gather or
 sort, so that the stages compile to plain vector instructions. Eagerly they
@@ -67,6 +68,7 @@ class Objective(NamedTuple):
 
     form: str
     log2_base: float
+    focus: float
     ignore_index: int
     block: int = 1
     log1p: Log1p = torch.log1p
@@ -134,7 +136,12 @@ def evaluate_terms(
         tail = torch.exp2(-x.abs())
         softplus = x.clamp(min=0) + objective.log1p(tail) * LOG2_E
         sigmoid = torch.where(x >= 0, 1.0, tail) / (1 + tail)
-        g = w * torch.where(is_label, -sigmoid, sigmoid)
+        slope = sigmoid
+        if objective.focus:
+            w = w * (2 * sigmoid) ** objective.focus
+            rest = (1 - sigmoid) * softplus / LOG2_E
+            slope = sigmoid + objective.focus * rest
+        g = w * torch.where(is_label, -slope, slope)
         loss = loss + (w * softplus).sum(1, keepdim=True)
         flow = flow.plus(
             g.sum(1, keepdim=True),
@@ -221,10 +228,15 @@ def loss_and_gradient(
     """
     size = group or scores.shape[1]
     groups = list(zip(scores.split(size, 1), classes.split(size)))
-    start = scores.new_full(
+    lowest = scores.new_full(
         labels.shape, -math.inf, dtype=classes.rho_0k.dtype
     )
-    state = (start, start)
+    # An ignored pixel finds no label to be measured against. It stays finite,
+    # so that the caller can multiply its gradient by 0.
+    first_anchor = (
+        lowest if objective.form == 'paper' else torch.zeros_like(lowest)
+    )
+    state = (first_anchor, lowest)
     for s, cls in groups:
         state = stages.find(state, s, labels, cls, objective)
     parts = [

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from .backend import PixelLoss, choose_backend
-from .fused import FORMS, Classes, Objective
+from .fused import FORMS as FUSED_FORMS
+from .fused import Classes, Objective
+from .softmax_form import softmax_form_loss
+
+FORMS = (*FUSED_FORMS, 'softmax')
 
 PerClass = Tensor | Sequence[float] | float
 
@@ -22,6 +26,7 @@ def margin_calibration_loss(
     pos_weight: PerClass | str = 1.0,
     neg_weight: PerClass = 1.0,
     log_base: float | str = 2,
+    focus: float = 0.0,
     ignore_index: int = 255,
     reduction: str = 'mean',
     backend: str = 'auto',
@@ -35,11 +40,15 @@ def margin_calibration_loss(
         rho_0k: Offsets of the background terms, (K,) or a number.
         rho_k0: Offsets of the foreground terms, (K,) or a number.
         form: ``'paper'`` measures every class against the best other class,
-            ``'target'`` the background classes against the label.
+            ``'target'`` the background classes against the label,
+            ``'softmax'`` takes one logarithm for all of them.
         pos_weight: Weight of the foreground term by the label's class, (K,),
             a number, or ``'num_classes'``.
-        neg_weight: Weight of each class's background terms, (K,) or a number.
+        neg_weight: Weight of each class's background terms, (K,) or a number;
+            the softmax form has no such terms.
         log_base: Base of the logarithm, 2 in the paper, or ``'e'``.
+        focus: How strongly the terms beyond their margin are played down; 0
+            in the paper.
         ignore_index: Label of the pixels that are left out.
         reduction: ``'none'`` for (N, ...), ``'sum'``, or ``'mean'`` over the
             labelled pixels; 0 if there is none.
@@ -64,6 +73,7 @@ def margin_calibration_loss(
         pos_weight=pos_weight,
         neg_weight=neg_weight,
         log_base=log_base,
+        focus=focus,
         ignore_index=ignore_index,
         backend=backend,
     )
@@ -89,6 +99,7 @@ def pixel_calibration_loss(
     pos_weight: PerClass | str,
     neg_weight: PerClass,
     log_base: float | str,
+    focus: float,
     ignore_index: int,
     backend: str,
 ) -> Tensor:
@@ -100,6 +111,8 @@ def pixel_calibration_loss(
     num_classes = _check_shapes(scores, labels)
     if form not in FORMS:
         raise ValueError(f'form={form!r} is not one of {FORMS}.')
+    if not 0 <= focus < math.inf:
+        raise ValueError(f'focus={focus!r} must not be negative.')
     if pos_weight == 'num_classes':
         pos_weight = float(num_classes)
     if scores.dim() == 2:
@@ -110,27 +123,35 @@ def pixel_calibration_loss(
         shape = labels.shape
     double = scores.dtype == torch.float64
     dtype = torch.float64 if double else torch.float32
-    per_class = (1, num_classes, 1)
-    classes = Classes(
-        torch.arange(
+    constants = [
+        torch.as_tensor(value, dtype=dtype, device=scores.device).expand(
+            num_classes
+        )
+        for value in (rho_0k, rho_k0, pos_weight, neg_weight)
+    ]
+    log2_base, ignored = _log2_of(log_base), labels == ignore_index
+    if form == 'softmax':
+        known = torch.where(ignored, 0, labels).long()
+        loss = constants[2][known] * softmax_form_loss(
+            scores.to(dtype),
+            known,
+            constants[0],
+            constants[1],
+            nats=log2_base * math.log(2),
+            focus=focus,
+        )
+    else:
+        class_index = torch.arange(
             num_classes, dtype=torch.int32, device=scores.device
-        ).view(per_class),
-        *(
-            torch.as_tensor(value, dtype=dtype, device=scores.device)
-            .expand(num_classes)
-            .reshape(per_class)
-            for value in (rho_0k, rho_k0, pos_weight, neg_weight)
-        ),
-    )
-    objective = Objective(form, _log2_of(log_base), ignore_index)
-    loss = PixelLoss.apply(
-        scores,
-        labels,
-        classes,
-        objective,
-        choose_backend(scores.device, backend),
-    )
-    return torch.where(labels == ignore_index, 0.0, loss).view(shape)
+        )
+        loss = PixelLoss.apply(
+            scores,
+            labels,
+            Classes(*(x.reshape(1, -1, 1) for x in (class_index, *constants))),
+            Objective(form, log2_base, float(focus), ignore_index),
+            choose_backend(scores.device, backend),
+        )
+    return torch.where(ignored, 0.0, loss).view(shape)
 
 
 def _log2_of(log_base: float | str) -> float:

@@ -27,11 +27,20 @@ def rho_margin_loss(margin: Tensor, rho: Tensor | float) -> Tensor:
 
 
 def calibrated_log_loss(
-    margin: Tensor, rho: Tensor | float, log_base: float = 2.0
+    margin: Tensor,
+    rho: Tensor | float,
+    log_base: float = 2.0,
+    focus: float = 0.0,
 ) -> Tensor:
-    """``varphi_rho(l) = log_b(1 + b^(rho - l))``, 1 at ``l = rho``, >= phi."""
+    """``varphi_rho(l) = log_b(1 + b^(rho - l))``, 1 at ``l = rho``, >= phi.
+
+    A focus multiplies it by ``(2 / (1 + b^(l - rho)))^focus``, which is 1 at
+    ``l = rho`` too: still >= phi, and closer to it beyond the margin.
+    """
     scale = math.log(log_base)
-    return torch.nn.functional.softplus(scale * (rho - margin)) / scale
+    x = scale * (rho - margin)
+    log_loss = torch.nn.functional.softplus(x) / scale
+    return (2 * torch.sigmoid(x)) ** focus * log_loss
 
 
 def iou_lower_bound(
@@ -50,6 +59,7 @@ def reference_loss(
     log_base: float = 2.0,
     form: str = 'paper',
     ignore_index: int = 255,
+    focus: float = 0.0,
 ) -> Tensor:
     """Algorithm 2 and Eq. 16: the mean over the labelled pixels."""
     labelled = labels != ignore_index
@@ -67,10 +77,13 @@ def reference_loss(
             loss
             + pos_weight
             * calibrated_log_loss(
-                margins[:, k][own], rho_k0[k], log_base
+                margins[:, k][own], rho_k0[k], log_base, focus
             ).sum()
         )
         loss = (
-            loss + calibrated_log_loss(-background, rho_0k[k], log_base).sum()
+            loss
+            + calibrated_log_loss(
+                -background, rho_0k[k], log_base, focus
+            ).sum()
         )
     return loss / labelled.sum()

@@ -47,8 +47,8 @@ class ClassStatsHook(Hook):
             ``~/.cache/mmseg_margin/class_stats``.
         use_cache: Whether to keep results on disk at all.
         class_weight: Also set the class weights of mmseg's
-            ``CrossEntropyLoss``: ``'inverse'``, ``'sqrt'``, ``'median'`` or
-            ``'effective'``.
+            ``CrossEntropyLoss``: ``'inverse'``, ``'sqrt'``, ``'median'``,
+            ``'effective'``, or a power of the inverse frequency.
         num_threads: Threads of each rank; by default the cores there are.
         rare_share: Share of the labelled pixels below which a class is
             reported as very rare.
@@ -63,7 +63,7 @@ class ClassStatsHook(Hook):
         self,
         cache_dir: str | None = None,
         use_cache: bool = True,
-        class_weight: str | None = None,
+        class_weight: str | float | None = None,
         num_threads: int | None = None,
         rare_share: float = 1e-4,
         on_problem: str = 'error',

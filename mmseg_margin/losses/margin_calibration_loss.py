@@ -32,9 +32,12 @@ class MarginCalibrationLoss(nn.Module):
         class_counts: Labelled pixels of each class in the training set, a
             JSON file written by ``tools/class_stats.py``, or None to receive
             them from ``ClassStatsHook``.
-        form: ``'paper'`` or ``'target'``, see ``docs/method.md``.
+        form: ``'paper'``, ``'target'`` or ``'softmax'``, see
+            ``docs/method.md``.
         pos_weight: Weight of the foreground term, or ``'num_classes'``.
         log_base: 2 or ``'e'``.
+        focus: How strongly the terms beyond their margin are played down, see
+            ``docs/method.md``; 0 in the paper.
         class_mean: Whether a pixel's terms are averaged over the classes
             instead of summed.
         class_balance: ``'none'``, or ``'iou'`` to weight the terms by the
@@ -42,7 +45,8 @@ class MarginCalibrationLoss(nn.Module):
         momentum: Memory of the running rates that ``'iou'`` needs.
         class_weight: Weight of the pixels of each class, or the method to
             derive them from the counts: ``'inverse'``, ``'sqrt'``,
-            ``'median'`` or ``'effective'``.
+            ``'median'``, ``'effective'``, or a power of the inverse
+            frequency.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         avg_non_ignore: Whether the mean is taken over the labelled pixels
             instead of over all.
@@ -72,10 +76,11 @@ class MarginCalibrationLoss(nn.Module):
         form: str = 'paper',
         pos_weight: float | str = 1.0,
         log_base: float | str = 2,
+        focus: float = 0.0,
         class_mean: bool = False,
         class_balance: str = 'none',
         momentum: float = 0.99,
-        class_weight: Sequence[float] | str | None = None,
+        class_weight: Sequence[float] | str | float | None = None,
         reduction: str = 'mean',
         avg_non_ignore: bool = True,
         global_mean: bool = False,
@@ -86,16 +91,17 @@ class MarginCalibrationLoss(nn.Module):
         loss_name: str = 'loss_margin',
     ) -> None:
         super().__init__()
-        check_settings(class_balance, class_weight, loss_name)
+        check_settings(form, class_balance, class_weight, loss_name)
         self.tau = tau
         self.upsilon = upsilon
         self.largest_offset = largest_offset
         self.form = form
         self.pos_weight = pos_weight
         self.log_base = log_base
+        self.focus = focus
         self.class_mean = class_mean
         self.weight_method = None
-        if isinstance(class_weight, str):
+        if isinstance(class_weight, (str, int, float)):
             self.weight_method, class_weight = class_weight, None
         self.class_weight = class_weight
         self.reduction = reduction
@@ -182,6 +188,7 @@ class MarginCalibrationLoss(nn.Module):
                 pos_weight=pos_weight,
                 neg_weight=neg_weight,
                 log_base=self.log_base,
+                focus=self.focus,
                 ignore_index=ignore_index,
                 backend=self.backend,
             )
@@ -219,7 +226,7 @@ class MarginCalibrationLoss(nn.Module):
         check_statistics(self.rho_0k, scores.shape[1])
         if torch.compiler.is_compiling():
             return
-        if not self._backend_said:
+        if self.form != 'softmax' and not self._backend_said:
             backend = choose_backend(scores.device, self.backend)
             print_log(f'{self.loss_name} runs {backend}.', logger='current')
             self._backend_said = True

@@ -13,14 +13,19 @@ NO_STATISTICS = (
 
 
 def check_settings(
-    class_balance: str, class_weight: object, loss_name: str
+    form: str, class_balance: str, class_weight: object, loss_name: str
 ) -> None:
     """Raise on settings that would fail, or go unnoticed, later."""
-    if isinstance(class_weight, str):
+    if isinstance(class_weight, (str, int, float)):
         check_weight_method('class_weight', class_weight)
     if class_balance not in ('none', 'iou'):
         raise ValueError(
             f"class_balance={class_balance!r} is not 'none' or 'iou'."
+        )
+    if class_balance == 'iou' and form == 'softmax':
+        raise ValueError(
+            "class_balance='iou' weights foreground and background terms, "
+            "which form='softmax' does not have: use form='target'."
         )
     if 'loss' not in loss_name:
         raise ValueError(

@@ -62,8 +62,9 @@ class WeightedCrossEntropyLoss(nn.Module):
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
-            ``'sqrt'``, ``'median'`` or ``'effective'``, computed from the
-            label statistics that ``ClassStatsHook`` hands over (see
+            ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
+            inverse frequency, computed from the label statistics that
+            ``ClassStatsHook`` hands over (see
             :func:`mmseg_margin.stats.class_weights`); or None.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
@@ -88,12 +89,12 @@ class WeightedCrossEntropyLoss(nn.Module):
         super().__init__()
         if reduction not in REDUCTIONS:
             raise ValueError(f'reduction={reduction!r} is not {REDUCTIONS}.')
-        self.method: str | None = None
+        self.method: str | float | None = None
         self.reduction = reduction
         self.loss_weight = loss_weight
         self._loss_name = loss_name
         self.register_buffer('class_weight', torch.empty(0), persistent=False)
-        if isinstance(class_weight, str):
+        if isinstance(class_weight, (str, int, float)):
             check_weight_method('class_weight', class_weight)
             self.method = class_weight
         elif class_weight is not None:

@@ -74,7 +74,7 @@ class ClassStats:
             self.counts, tau, upsilon, absent_class, self.classes
         )
 
-    def class_weights(self, method: str = 'inverse') -> list[float]:
+    def class_weights(self, method: str | float = 'inverse') -> list[float]:
         """Class weights, see :func:`mmseg_margin.stats.class_weights`."""
         return class_weights(self.counts, method, self.image_pixels)
 

@@ -5,18 +5,27 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-WEIGHT_METHODS = ('inverse', 'sqrt', 'median', 'effective')
+# To which power of 1 / N_k the weights go.
+POWERS = {'inverse': 1.0, 'sqrt': 0.5}
+WEIGHT_METHODS = (*POWERS, 'median', 'effective')
 
 
-def check_weight_method(name: str, method: str) -> None:
-    """Raise unless ``method`` is one of :data:`WEIGHT_METHODS`."""
-    if method not in WEIGHT_METHODS:
-        raise ValueError(f'{name}={method!r} is not one of {WEIGHT_METHODS}.')
+def check_weight_method(name: str, method: str | float) -> None:
+    """Raise unless ``method`` is one of :data:`WEIGHT_METHODS` or a power."""
+    if isinstance(method, str):
+        known = method in WEIGHT_METHODS
+    else:
+        known = 0 <= method <= 1
+    if not known:
+        raise ValueError(
+            f'{name}={method!r} is not one of {WEIGHT_METHODS}, nor a power '
+            'of the inverse frequency from 0 to 1.'
+        )
 
 
 def class_weights(
     counts: Sequence[int],
-    method: str = 'inverse',
+    method: str | float = 'inverse',
     image_pixels: Sequence[int] | None = None,
 ) -> list[float]:
     """Class weights from ``N_k``, K of them; an absent class gets 1.
@@ -24,14 +33,14 @@ def class_weights(
     Args:
         counts: ``N_k``, the labelled pixels of each class.
         method: ``'inverse'``: ``N / (K N_k)``, so that all classes carry the
-            same total weight and the average pixel weighs 1. ``'sqrt'``: its
-            square root, scaled to the same average. ``'median'``
-            (Eigen and Fergus): ``median_j f_j / f_k`` with ``f_k`` the share
-            of class k within the images that show it. ``'effective'`` (Cui
-            et al.): ``1 / E_k``, scaled to a mean of 1, with the effective
-            number ``E_k = (1 - beta^N_k) / (1 - beta)`` and
-            ``beta = 1 - K / N``: classes above the average count ``N / K``
-            saturate, rare ones approach the inverse frequency.
+            same total weight and the average pixel weighs 1. ``'sqrt'`` or a
+            number: this power of it, scaled to the same average.
+            ``'median'`` (Eigen and Fergus): ``median_j f_j / f_k`` with
+            ``f_k`` the share of class k within the images that show it.
+            ``'effective'`` (Cui et al.): ``1 / E_k``, scaled to a mean of 1,
+            with the effective number ``E_k = (1 - beta^N_k) / (1 - beta)``
+            and ``beta = 1 - K / N``: classes above the average count
+            ``N / K`` saturate, rare ones approach the inverse frequency.
         image_pixels: Labelled pixels of the images that show each class, for
             ``'median'``; without it ``f_k`` is the share in all images.
     """
@@ -40,11 +49,10 @@ def class_weights(
     present = all_counts > 0
     pixels = all_counts[present]
     weights = np.ones_like(all_counts)
-    if method == 'inverse':
-        weights[present] = pixels.sum() / (len(pixels) * pixels)
-    elif method == 'sqrt':
-        roots = np.sqrt(pixels)
-        weights[present] = pixels.sum() / (roots.sum() * roots)
+    power = POWERS.get(method) if isinstance(method, str) else method
+    if power is not None:
+        inverse = pixels**-power
+        weights[present] = inverse * pixels.sum() / (pixels * inverse).sum()
     elif method == 'median':
         share = pixels / pixels.sum()
         if image_pixels is not None:

@@ -24,14 +24,16 @@ PAPER: Setting = {
     'pos_weight': 1.0,
     'class_balance': 'none',
     'class_weight': None,
+    'focus': 0.0,
     'tau': 10.0,
     'upsilon': 1.0,
 }
 CHOICES: dict[str, tuple] = {
-    'form': ('paper', 'target'),
+    'form': ('paper', 'target', 'softmax'),
     'pos_weight': (1.0, 'num_classes'),
     'class_balance': ('none', 'iou'),
-    'class_weight': (None, 'sqrt'),
+    'class_weight': (None, 0.15, 'sqrt'),
+    'focus': (0.0, 1.0, 2.0),
 }
 # Both are scales, so they are searched by factors.
 RANGES = {'tau': (0.1, 1000.0), 'upsilon': (0.01, 100.0)}

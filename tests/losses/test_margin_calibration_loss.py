@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
 from torch import nn
@@ -109,6 +110,26 @@ def test_class_weights_by_the_square_root_of_the_counts(batch):
         build(class_weight='root')
 
 
+def test_class_weights_by_a_power_of_the_counts(batch):
+    weights = [count**-0.2 for count in COUNTS]
+    expected = build(class_weight=weights)(*batch)
+    torch.testing.assert_close(build(class_weight=0.2)(*batch), expected)
+
+
+def test_the_softmax_form_without_offsets_is_cross_entropy(batch):
+    scores, labels = batch
+    settings = dict(form='softmax', log_base='e', tau=1e-9)
+    each = F.cross_entropy(scores, labels, reduction='none', ignore_index=255)
+    labelled = labels != 255
+    torch.testing.assert_close(
+        build(**settings)(*batch), each[labelled].mean()
+    )
+    focal = (1 - torch.exp(-each)) ** 2 * each
+    torch.testing.assert_close(
+        build(**settings, focus=2)(*batch), 4 * focal[labelled].mean()
+    )
+
+
 def test_a_largest_offset_sets_tau():
     loss = build(largest_offset=0.5)
     assert float(loss.rho_0k.max()) == pytest.approx(0.5)
@@ -160,6 +181,8 @@ def test_a_wrong_label_is_named(batch, value):
         ({'class_balance': 'fair'}, 'class_balance'),
         ({'class_counts': [5, 0]}, 'no labelled pixel'),
         ({'class_balance': 'iou', 'momentum': 1.0}, 'momentum'),
+        ({'class_balance': 'iou', 'form': 'softmax'}, "use form='target'"),
+        ({'class_weight': 3}, 'class_weight=3'),
     ],
 )
 def test_bad_settings(kwargs, message):

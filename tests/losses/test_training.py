@@ -16,6 +16,8 @@ FORMS = {
     'target': dict(form='target'),
     'paper, iou': dict(class_balance='iou'),
     'target, iou': dict(form='target', class_balance='iou'),
+    'target, focus': dict(form='target', focus=1.0),
+    'softmax': dict(form='softmax', focus=2.0, class_weight=0.2),
 }
 RECOMMENDED = 'target, iou'
 

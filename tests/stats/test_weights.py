@@ -36,10 +36,13 @@ def test_median_without_image_pixels_uses_the_share_of_all():
     assert weights == pytest.approx([145 / n for n in COUNTS])
 
 
-def test_square_root_of_the_inverse_with_the_same_average():
-    weights = class_weights(COUNTS, 'sqrt')
+@pytest.mark.parametrize(
+    ('method', 'power'), [('sqrt', 0.5), (0.15, 0.15), (1, 1.0)]
+)
+def test_a_power_of_the_inverse_with_the_same_average(method, power):
+    weights = class_weights(COUNTS, method)
     inverse = class_weights(COUNTS, 'inverse')
-    ratios = [w / i**0.5 for w, i in zip(weights, inverse, strict=True)]
+    ratios = [w / i**power for w, i in zip(weights, inverse, strict=True)]
     assert ratios == pytest.approx([ratios[0]] * len(COUNTS))
     total = sum(w * n for w, n in zip(weights, COUNTS, strict=True))
     assert total == pytest.approx(sum(COUNTS))
@@ -71,6 +74,7 @@ def test_one_class_and_one_pixel():
         assert class_weights([1], method) == [1.0]
 
 
-def test_unknown_method():
-    with pytest.raises(ValueError, match="method='log' is not one of"):
-        class_weights(COUNTS, 'log')
+@pytest.mark.parametrize('method', ['log', -0.5, 2])
+def test_unknown_method(method):
+    with pytest.raises(ValueError, match=f'method={method!r} is not one of'):
+        class_weights(COUNTS, method)
