@@ -33,10 +33,12 @@ def softmax_form_loss(
     per_class = (-1,) + (1,) * (scores.dim() - 2)
     # The offset rho_0k of every class, taken back for the label itself, whose
     # own offset is taken off instead: b^(s_k + rho_0k) / b^(s_y - rho_y0).
-    shifted = scores + rho_0k.view(per_class)
+    # In place on the one copy that is needed anyway.
+    rho_0k, rho_k0 = nats * rho_0k, nats * rho_k0
+    shifted = torch.add(rho_0k.view(per_class), scores, alpha=nats)
     of_label = -(rho_0k + rho_k0)[labels].unsqueeze(1)
-    shifted = shifted.scatter_add(1, labels.unsqueeze(1), of_label)
-    loss = F.cross_entropy(nats * shifted, labels, reduction='none')
+    shifted.scatter_add_(1, labels.unsqueeze(1), of_label)
+    loss = F.cross_entropy(shifted, labels, reduction='none')
     if focus:
         # Below the smallest step of a float the power has no slope.
         tiny = torch.finfo(loss.dtype).tiny

@@ -32,6 +32,9 @@ OURS = {
     'margin, compiled, iou': dict(
         backend='compiled', form='target', class_balance='iou'
     ),
+    'margin, softmax form': dict(
+        form='softmax', log_base='e', focus=2.0, class_weight=0.2
+    ),
 }
 TRANSCRIPTION = 'transcription'
 NAMES = [*UPSTREAM, TRANSCRIPTION, *OURS]
