@@ -72,10 +72,11 @@ $(DEMO)/trained: $(STAMP)
 	@touch $@
 
 # A quick look: three objectives, one seed. docs/results has the whole one.
+RECOMMENDED := margin:form=softmax,log_base=e,focus=2,class_weight=0.2
 compare: $(STAMP)
 	$(BIN)/python tools/make_instrument_parts.py
 	$(BIN)/python tools/compare.py $(COMPARE_CONFIG) --jobs 2 --seeds 1 \
-	  --losses ce lovasz margin:form=target,class_weight=sqrt \
+	  --losses ce lovasz $(RECOMMENDED) \
 	  --out work_dirs/compare-$(STACK)
 
 clean:

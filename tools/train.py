@@ -26,8 +26,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('config', help='config file')
     parser.add_argument(
         '--loss',
-        choices=OBJECTIVES,
-        help='train every head with this objective, keeping its weight',
+        metavar='NAME[:key=value,...]',
+        help='train every head with this objective, keeping its weight: '
+        f'{", ".join(OBJECTIVES)}; with settings as in margin:tau=20',
     )
     parser.add_argument(
         '--resume',

@@ -1,5 +1,6 @@
 """``--loss``: another objective for every head of any config."""
 
+import inspect
 from ast import literal_eval
 from typing import Any
 
@@ -45,7 +46,16 @@ def loss_config(objective: str) -> dict[str, Any]:
                 'write NAME:key=value,key=value.'
             )
         config[key] = _literal_or_text(value)
+        _check_setting(config['type'], key)
     return config
+
+
+def _check_setting(loss: str, key: str) -> None:
+    known = inspect.signature(MODELS.get(loss)).parameters
+    if key not in known:
+        raise ValueError(
+            f'{loss} has no setting {key!r}: it has {", ".join(known)}.'
+        )
 
 
 def swap_loss(cfg: Config, objective: str) -> None:

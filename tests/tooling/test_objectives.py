@@ -20,7 +20,13 @@ def test_settings_are_numbers_or_words():
 
 @pytest.mark.parametrize(
     ('objective', 'message'),
-    [('margins', "'margins' is not known"), ('margin:tau', 'without a value')],
+    [
+        ('margins', "'margins' is not known"),
+        ('margin:tau', 'without a value'),
+        ('margin:teu=3', "no setting 'teu': it has tau, upsilon"),
+        ('focal:beta=1', "SoftmaxFocalLoss has no setting 'beta'"),
+        ('ce:tau=1', "CrossEntropyLoss has no setting 'tau'"),
+    ],
 )
 def test_mistakes_are_named(objective, message):
     with pytest.raises(ValueError, match=message):

@@ -238,7 +238,11 @@ def mistakes(parts, tmp_path):
             ['is empty'],
         ),
         'no such config': (['no.py'], ['no.py does not exist']),
-        'bad flag': ([DEMO, '--loss', 'magic'], ['invalid choice']),
+        'bad flag': ([DEMO, '--loss', 'magic'], ['magic', 'take one of']),
+        'bad setting': (
+            [DEMO, '--loss', 'margin:teu=3'],
+            ["no setting 'teu'", 'tau'],
+        ),
         'launcher without ranks': (
             [DEMO, '--launcher', 'pytorch', '--cfg-options', *roots(parts)],
             ['torchrun'],
@@ -257,6 +261,7 @@ def mistakes(parts, tmp_path):
         'empty folder',
         'no such config',
         'bad flag',
+        'bad setting',
         'launcher without ranks',
         'absent base batch size',
     ],
