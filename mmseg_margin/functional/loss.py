@@ -123,31 +123,28 @@ def pixel_calibration_loss(
         shape = labels.shape
     double = scores.dtype == torch.float64
     dtype = torch.float64 if double else torch.float32
-    constants = [
+    rho_0k, rho_k0, pos_weight, neg_weight = (
         torch.as_tensor(value, dtype=dtype, device=scores.device).expand(
             num_classes
         )
         for value in (rho_0k, rho_k0, pos_weight, neg_weight)
-    ]
+    )
     log2_base, ignored = _log2_of(log_base), labels == ignore_index
     if form == 'softmax':
         known = torch.where(ignored, 0, labels).long()
-        loss = constants[2][known] * softmax_form_loss(
-            scores.to(dtype),
-            known,
-            constants[0],
-            constants[1],
-            nats=log2_base * math.log(2),
-            focus=focus,
+        nats = log2_base * math.log(2)
+        loss = pos_weight[known] * softmax_form_loss(
+            scores.to(dtype), known, rho_0k, rho_k0, nats, focus
         )
     else:
-        class_index = torch.arange(
+        index = torch.arange(
             num_classes, dtype=torch.int32, device=scores.device
         )
+        classes = (index, rho_0k, rho_k0, pos_weight, neg_weight)
         loss = PixelLoss.apply(
             scores,
             labels,
-            Classes(*(x.reshape(1, -1, 1) for x in (class_index, *constants))),
+            Classes(*(x.reshape(1, -1, 1) for x in classes)),
             Objective(form, log2_base, float(focus), ignore_index),
             choose_backend(scores.device, backend),
         )

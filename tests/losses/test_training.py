@@ -17,9 +17,10 @@ FORMS = {
     'paper, iou': dict(class_balance='iou'),
     'target, iou': dict(form='target', class_balance='iou'),
     'target, focus': dict(form='target', focus=1.0),
-    'softmax': dict(form='softmax', focus=2.0, class_weight=0.2),
+    'softmax': dict(form='softmax', focus=2.0, class_weight=0.2, log_base='e'),
 }
-RECOMMENDED = 'target, iou'
+# It finds even the rare classes within the few steps of the test.
+SOONEST = 'target, iou'
 
 
 @pytest.fixture(scope='module')
@@ -77,5 +78,5 @@ def test_it_trains(form, data):
         optimizer.step()
     after = iou(model, images, labels)
     assert after.mean() > before.mean() + 0.1
-    if form == RECOMMENDED:
+    if form == SOONEST:
         assert (after > 0).all()
