@@ -16,7 +16,6 @@ FORMS = {
     'target': dict(form='target'),
     'paper, iou': dict(class_balance='iou'),
     'target, iou': dict(form='target', class_balance='iou'),
-    'target, focus': dict(form='target', focus=1.0),
     'softmax': dict(form='softmax', focus=2.0, class_weight=0.2, log_base='e'),
 }
 # It finds even the rare classes within the few steps of the test.
