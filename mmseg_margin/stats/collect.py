@@ -11,6 +11,7 @@ import torch
 from mmengine import dist
 from mmengine.logging import print_log
 
+from mmseg_margin.errors import DataSetError
 from mmseg_margin.version import __version__
 
 from .cache import StatsCache
@@ -26,10 +27,6 @@ from .survey import (
     why_not_to_keep,
 )
 from .tally import LabelRange, Tally
-
-
-class DataSetError(ValueError):
-    """The data set cannot be trained on; the message is the report."""
 
 
 class Collected(NamedTuple):
