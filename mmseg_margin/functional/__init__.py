@@ -18,10 +18,14 @@ from .objective import (
     reference_loss,
     rho_margin_loss,
 )
+from .settings import FORMS, LossSettings, OffsetSettings
 
 __all__ = [
     'ABSENT_CLASS_POLICIES',
+    'FORMS',
+    'LossSettings',
     'MarginOffsets',
+    'OffsetSettings',
     'calibrated_log_loss',
     'choose_backend',
     'generalisation_gap',

@@ -21,8 +21,8 @@ from torch.autograd.function import once_differentiable
 from .fused import (
     AS_THEY_ARE,
     Classes,
-    Objective,
     Stages,
+    TermRules,
     log1p_of_fraction,
     loss_and_gradient,
 )
@@ -61,13 +61,13 @@ class Plan(NamedTuple):
     """How to work through a tensor; ``pixels`` is None for whole images."""
 
     kernel: Kernel
-    objective: Objective
+    objective: TermRules
     pixels: int | None
 
 
 @functools.cache
 def make_plan(
-    backend: str, objective: Objective, num_classes: int, device_type: str
+    backend: str, objective: TermRules, num_classes: int, device_type: str
 ) -> Plan:
     threads = torch.get_num_threads()
     if device_type != 'cpu':
@@ -148,7 +148,7 @@ def run(
     scores: Tensor,
     labels: Tensor,
     classes: Classes,
-    objective: Objective,
+    objective: TermRules,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     """Loss (N, ...) and gradient (N, K, ...) of scores and labels."""

@@ -63,7 +63,7 @@ class Flow(NamedTuple):
         return Flow(*(a + b for a, b in zip(self, more)))
 
 
-class Objective(NamedTuple):
+class TermRules(NamedTuple):
     """How the terms of a pixel are formed; fixed while training."""
 
     form: str
@@ -94,7 +94,7 @@ def find_anchor_and_rival(
     scores: Tensor,
     labels: Tensor,
     classes: Classes,
-    objective: Objective,
+    objective: TermRules,
 ) -> tuple[Tensor, Tensor]:
     """Carry anchor and rival, each (N, 1, ...), over some more classes."""
     anchor, rival = state
@@ -117,7 +117,7 @@ def evaluate_terms(
     anchor: Tensor,
     rival: Tensor,
     classes: Classes,
-    objective: Objective,
+    objective: TermRules,
 ) -> tuple[Tensor, list[Tensor], Flow]:
     """Loss (N, 1, ...), ``g`` by blocks of classes, and its flow."""
     loss = torch.zeros_like(anchor)
@@ -161,7 +161,7 @@ def apply_chain_rule(
     rival: Tensor,
     flow: Flow,
     classes: Classes,
-    objective: Objective,
+    objective: TermRules,
 ) -> Tensor:
     """From dl/dlambda to dl/ds, (N, K, ...) in the dtype of the scores."""
     others = (flow.total - flow.from_anchors) / flow.anchors.clamp(min=1)
@@ -188,7 +188,7 @@ def _masks(
     anchor: Tensor,
     rival: Tensor,
     classes: Classes,
-    objective: Objective,
+    objective: TermRules,
 ) -> tuple[Tensor, Tensor, Tensor]:
     is_label = labels == classes.label
     if objective.form == 'paper':
@@ -212,7 +212,7 @@ def loss_and_gradient(
     scores: Tensor,
     labels: Tensor,
     classes: Classes,
-    objective: Objective,
+    objective: TermRules,
     stages: Stages = AS_THEY_ARE,
     group: int | None = None,
 ) -> tuple[Tensor, list[Tensor]]:

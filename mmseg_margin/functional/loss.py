@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .backend import PixelLoss, choose_backend
 from .fused import FORMS as FUSED_FORMS
-from .fused import Classes, Objective
+from .fused import Classes, TermRules
 from .softmax_form import softmax_form_loss
 
 FORMS = (*FUSED_FORMS, 'softmax')
@@ -145,7 +145,7 @@ def pixel_calibration_loss(
             scores,
             labels,
             Classes(*(x.reshape(1, -1, 1) for x in classes)),
-            Objective(form, log2_base, float(focus), ignore_index),
+            TermRules(form, log2_base, float(focus), ignore_index),
             choose_backend(scores.device, backend),
         )
     return torch.where(ignored, 0.0, loss).view(shape)
