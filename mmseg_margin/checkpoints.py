@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from mmengine.fileio import LocalBackend
 
-from .whole_file import StrPath, whole_file
+from .atomic_write import StrPath, atomic_write
 
 # What damaged files and refused pickles make torch.load raise.
 LOADING_ERRORS = (
@@ -28,7 +28,7 @@ class CheckpointError(ValueError):
     """A checkpoint that is damaged or holds more than weights."""
 
 
-class WholeFileBackend(LocalBackend):
+class AtomicBackend(LocalBackend):
     """mmengine's backend for local files, whose files are never half done.
 
     A full disk or a kill leaves the checkpoint of that name as it was.
@@ -37,7 +37,7 @@ class WholeFileBackend(LocalBackend):
     def put(self, obj: bytes, filepath: StrPath) -> None:
         """Write bytes, whole or not at all."""
         os.makedirs(os.path.dirname(filepath) or '.', exist_ok=True)
-        with whole_file(filepath) as draft:
+        with atomic_write(filepath) as draft:
             draft.write_bytes(obj)
 
     def put_text(

@@ -95,9 +95,9 @@ def let_checkpoints_be_whole() -> None:
     """Make mmengine replace a file only once the new one is complete."""
     from mmengine.fileio import register_backend
 
-    from .checkpoints import WholeFileBackend
+    from .checkpoints import AtomicBackend
 
-    register_backend('local', WholeFileBackend, force=True, prefixes='')
+    register_backend('local', AtomicBackend, force=True, prefixes='')
 
 
 class ResumedBatches:

@@ -13,7 +13,7 @@ from mmengine.logging import HistoryBuffer
 from mmengine.runner import CheckpointLoader, save_checkpoint
 
 import mmseg_margin  # noqa: F401  (registers the loader)
-from mmseg_margin.checkpoints import CheckpointError, WholeFileBackend
+from mmseg_margin.checkpoints import AtomicBackend, CheckpointError
 from tests.small_training import training_config
 from tests.stats.builders import write_set
 
@@ -111,7 +111,7 @@ def test_damaged_checkpoints_get_one_sentence(tmp_path):
 
 def test_files_of_mmengine_are_whole(tmp_path):
     backend = get_file_backend(str(tmp_path))
-    assert isinstance(backend, WholeFileBackend)
+    assert isinstance(backend, AtomicBackend)
     backend.put(b'bytes', tmp_path / 'folder' / 'file')
     backend.put_text('größer', str(tmp_path / 'text'))
     assert (tmp_path / 'folder' / 'file').read_bytes() == b'bytes'

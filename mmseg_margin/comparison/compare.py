@@ -13,6 +13,7 @@ from mmengine.config import Config
 from mmengine.registry import init_default_scope
 from mmseg.registry import DATASETS
 
+from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.stats import (
     DataSetError,
     LabelRange,
@@ -24,7 +25,6 @@ from mmseg_margin.stats import (
 )
 from mmseg_margin.tooling.objectives import loss_config
 from mmseg_margin.version import __version__
-from mmseg_margin.whole_file import write_whole_text
 
 from .conduct import conduct
 from .plan import plan_runs, run_config, training_iterations
@@ -109,4 +109,4 @@ def _write_config(cfg: Config, path: Path) -> None:
             'another --out, or remove that folder to do the run again.'
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole_text(path, text)
+    atomic_write_text(path, text)

@@ -16,7 +16,7 @@ from mmseg.registry import DATASETS, HOOKS
 from torch import nn
 from torch.utils.data import DataLoader, Subset
 
-from mmseg_margin.whole_file import write_whole_text
+from mmseg_margin.atomic_write import atomic_write_text
 
 CURVES_FILE = 'curves.json'
 STATE_KEY = 'curves'
@@ -90,7 +90,7 @@ class CurvesHook(Hook):
                         (runner.iter + 1, value)
                     )
             path = Path(runner.work_dir, CURVES_FILE)
-            write_whole_text(path, json.dumps(self.curves))
+            atomic_write_text(path, json.dumps(self.curves))
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mmseg_margin.whole_file import write_whole_text
+from mmseg_margin.atomic_write import atomic_write_text
 
 STUDY_FILE = 'study.json'
 RESULT_FILE = 'result.json'
@@ -77,7 +77,7 @@ def run_folder(out: Path, objective: str, seed: int) -> Path:
 def write_record(record: Study | RunResult, path: Path) -> None:
     """Write it whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole_text(path, json.dumps(asdict(record), indent=1))
+    atomic_write_text(path, json.dumps(asdict(record), indent=1))
 
 
 def read_record(kind: type[Record], path: Path) -> Record:

@@ -8,7 +8,7 @@ from mmengine.registry import init_default_scope
 from mmseg.registry import DATASETS, TRANSFORMS
 from PIL import Image
 
-from mmseg_margin.whole_file import whole_file
+from mmseg_margin.atomic_write import atomic_write
 
 TRUTH = 'truth'
 
@@ -34,7 +34,7 @@ def write_truth(cfg: Config, out: Path) -> list[tuple[str, Path, Path]]:
         labels = folder / f'{image.stem}.png'
         if not labels.exists():
             loaded = load_labels(info)['gt_seg_map']
-            with whole_file(labels) as draft:
+            with atomic_write(labels) as draft:
                 Image.fromarray(loaded.astype(np.uint8)).save(draft, 'png')
         samples.append((image.stem, image, labels))
     return samples

@@ -8,7 +8,7 @@ from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 from PIL import Image
 
-from mmseg_margin.whole_file import whole_file
+from mmseg_margin.atomic_write import atomic_write
 
 SPLITS = ('train', 'val', 'test')
 IMAGE_SUFFIXES = ('.png', '.jpg')
@@ -81,9 +81,9 @@ def convert_camvid(source: Path, target: Path) -> dict[str, int]:
             converted = _void_to_255(label)
             for path in (target / split, target / f'{split}annot'):
                 path.mkdir(parents=True, exist_ok=True)
-            with whole_file(target / split / image.name) as draft:
+            with atomic_write(target / split / image.name) as draft:
                 shutil.copyfile(image, draft)
-            with whole_file(target / f'{split}annot' / label.name) as draft:
+            with atomic_write(target / f'{split}annot' / label.name) as draft:
                 converted.save(draft, format='png')
         if labels:
             written[split] = len(labels)

@@ -11,7 +11,7 @@ from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 from PIL import Image
 
-from mmseg_margin.whole_file import whole_file
+from mmseg_margin.atomic_write import atomic_write
 
 from .instrument_parts import InstrumentPartsDataset
 
@@ -92,9 +92,9 @@ def convert_endovis(source: Path, target: Path) -> dict[str, int]:
         label = _read_parts(video / 'ground_truth', frame.name)
         for folder in ('images', 'labels'):
             (target / folder / split).mkdir(parents=True, exist_ok=True)
-        with whole_file(target / 'images' / split / name) as draft:
+        with atomic_write(target / 'images' / split / name) as draft:
             shutil.copyfile(frame, draft)
-        with whole_file(target / 'labels' / split / name) as draft:
+        with atomic_write(target / 'labels' / split / name) as draft:
             label.save(draft, format='png')
         written[split] += 1
     return written

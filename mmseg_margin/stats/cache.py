@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mmengine.logging import print_log
 
-from mmseg_margin.whole_file import write_whole_text
+from mmseg_margin.atomic_write import atomic_write_text
 
 from .class_stats import ClassStats
 
@@ -58,7 +58,7 @@ class StatsCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_abandoned_drafts()
             key = stats.provenance.fingerprint
-            write_whole_text(self.folder / f'{key}.json', stats.dumps())
+            atomic_write_text(self.folder / f'{key}.json', stats.dumps())
         except OSError as error:
             _say(
                 f'The label statistics are not kept in {self.folder}, so the '

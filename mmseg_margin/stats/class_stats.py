@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmseg_margin.atomic_write import StrPath, atomic_write_text
 from mmseg_margin.functional import MarginOffsets, margin_offsets
-from mmseg_margin.whole_file import StrPath, write_whole_text
 
 from .provenance import Provenance
 from .validation import check_fields, check_int, check_ints, check_texts
@@ -119,7 +119,7 @@ class ClassStats:
 
     def to_json(self, path: StrPath) -> None:
         """Write a JSON file that people can read, whole or not at all."""
-        write_whole_text(path, self.dumps())
+        atomic_write_text(path, self.dumps())
 
     def dumps(self) -> str:
         """The text of the JSON file."""

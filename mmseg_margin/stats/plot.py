@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmseg_margin.whole_file import whole_file
+from mmseg_margin.atomic_write import atomic_write
 
 from .class_stats import ClassStats
 from .printable import drawable
@@ -40,7 +40,7 @@ def plot_stats(
     if source.files:
         title = f'{source.dataset}, {source.files:,} label files'
         figure.suptitle(drawable(title))
-    with whole_file(path) as draft:
+    with atomic_write(path) as draft:
         figure.savefig(draft, dpi=120, format=Path(path).suffix[1:] or 'png')
 
 

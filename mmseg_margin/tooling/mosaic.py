@@ -12,8 +12,8 @@ matplotlib.use('Agg')
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
+from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.stats.printable import drawable
-from mmseg_margin.whole_file import whole_file
 
 Image = NDArray[np.uint8]
 PIXELS_PER_COLUMN = 312
@@ -70,7 +70,7 @@ def draw_mosaic(
         ncols=legend_columns,
         fontsize=8,
     )
-    with whole_file(path) as draft:
+    with atomic_write(path) as draft:
         figure.savefig(
             draft,
             dpi=PIXELS_PER_COLUMN / column_inches,

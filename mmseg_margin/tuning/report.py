@@ -5,6 +5,7 @@ from pathlib import Path
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison.report.document import (
     Block,
     Code,
@@ -16,7 +17,6 @@ from mmseg_margin.comparison.report.document import (
 from mmseg_margin.comparison.report.html_page import render_html
 from mmseg_margin.comparison.report.markdown import render_markdown
 from mmseg_margin.comparison.report.text import ABSENT, Bold, signed
-from mmseg_margin.whole_file import write_whole_text
 
 from .plots import importances, plot_history, plot_importances, plot_slices
 from .shared_study import SharedStudy
@@ -69,9 +69,9 @@ def write_report(
             _settings_section(task),
         ],
     )
-    write_whole_text(folder / 'report.md', render_markdown(document))
+    atomic_write_text(folder / 'report.md', render_markdown(document))
     page = folder / 'index.html'
-    write_whole_text(page, render_html(document))
+    atomic_write_text(page, render_html(document))
     return page
 
 

@@ -9,8 +9,8 @@ import optuna
 from mmengine.config import Config
 from optuna.trial import Trial, TrialState
 
+from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison.compare import make_study
-from mmseg_margin.whole_file import write_whole_text
 
 from .best_config import best_config_text, check_inheritable
 from .report import BEST_CONFIG, summary, write_report
@@ -118,7 +118,7 @@ def _publish(
                 f'Trial {best.number} of {len(shared.finished)}: validation '
                 f'mIoU {best.value:.2f}.'
             )
-            write_whole_text(
+            atomic_write_text(
                 shared.out / BEST_CONFIG,
                 best_config_text(
                     task.cfg, task.loss_with(best.params), shared.out, remark

@@ -9,9 +9,9 @@ from pickle import UnpicklingError
 
 import torch
 
+from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.models import convert_timm_seresnext
 from mmseg_margin.tooling.cli import report_errors
-from mmseg_margin.whole_file import whole_file
 
 
 def read_weights(path: Path) -> dict:
@@ -33,7 +33,7 @@ def main() -> None:
     args = parser.parse_args()
     converted = convert_timm_seresnext(read_weights(args.source))
     args.target.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(args.target) as draft:
+    with atomic_write(args.target) as draft:
         torch.save({'state_dict': converted}, draft)
     print(f'{len(converted)} tensors in {args.target}.')
 

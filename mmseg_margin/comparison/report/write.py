@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmseg_margin.whole_file import write_whole_text
+from mmseg_margin.atomic_write import atomic_write_text
 
 from .comparison import BASELINE, Comparison, load_comparison
 from .curves import curves_section
@@ -51,9 +51,9 @@ def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
         missing_runs(comparison),
         [section for section in sections if section],
     )
-    write_whole_text(folder / 'report.md', render_markdown(document))
+    atomic_write_text(folder / 'report.md', render_markdown(document))
     page = folder / 'index.html'
-    write_whole_text(page, render_html(document))
+    atomic_write_text(page, render_html(document))
     return page
 
 

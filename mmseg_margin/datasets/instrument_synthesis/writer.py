@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from mmseg_margin.whole_file import write_whole_text
+from mmseg_margin.atomic_write import atomic_write_text
 
 from .instruments import CLASSES, PALETTE
 from .rendering import render
@@ -81,7 +81,7 @@ def write_dataset(
             save_pair(folder, name, image, label, settings.image_format)
             progress(number)
         text = json.dumps(asdict(settings), indent=2)
-        write_whole_text(folder / SETTINGS_FILE, text + '\n')
+        atomic_write_text(folder / SETTINGS_FILE, text + '\n')
         os.rename(folder, root)
     return True
 

@@ -9,7 +9,7 @@ import numpy as np
 from mmengine.fileio import dump, load
 from PIL import Image
 
-from mmseg_margin.whole_file import whole_file
+from mmseg_margin.atomic_write import atomic_write
 
 from .formats import SubmissionError, SubmissionFormat
 
@@ -36,7 +36,7 @@ class SubmissionFolder:
                 'folder.'
             )
         self.root.mkdir(parents=True, exist_ok=True)
-        with whole_file(marker) as part:
+        with atomic_write(marker) as part:
             dump(identity, part, file_format='json', indent=2)
 
     def _is_empty(self) -> bool:
@@ -82,7 +82,7 @@ class SubmissionFolder:
             label.putpalette(np.array(palette, dtype=np.uint8).tobytes())
         path = self.label_path(image)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as part:
+        with atomic_write(path) as part:
             label.save(part, format='png')
 
     def check(self, image: str) -> None:
@@ -105,7 +105,7 @@ class SubmissionFolder:
         archive = self.root / self.form.archive
         paths = [self.label_path(image) for image in images]
         names = [path.relative_to(self.root).as_posix() for path in paths]
-        with whole_file(archive) as part:
+        with atomic_write(archive) as part:
             if archive.suffix == '.zip':
                 # PNGs are compressed already.
                 with zipfile.ZipFile(part, 'w', zipfile.ZIP_STORED) as packed:

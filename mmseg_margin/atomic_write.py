@@ -10,7 +10,7 @@ StrPath = str | os.PathLike[str]
 
 
 @contextmanager
-def whole_file(path: StrPath) -> Iterator[Path]:
+def atomic_write(path: StrPath) -> Iterator[Path]:
     """A path to write to, which becomes ``path`` only once it is complete.
 
     A full disk or any other error leaves ``path`` as it was and nothing
@@ -29,9 +29,9 @@ def whole_file(path: StrPath) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def write_whole_text(path: StrPath, text: str) -> None:
+def atomic_write_text(path: StrPath, text: str) -> None:
     """Write a text file in UTF-8, whole or not at all."""
-    with whole_file(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(text, encoding='utf-8')
 
 
