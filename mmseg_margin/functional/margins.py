@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmseg_margin.terminal import printable
+
 Array = NDArray[np.float64]
 ABSENT_CLASS_POLICIES = ('error', 'zero', 'max')
 
@@ -184,4 +186,5 @@ def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:
     indices = np.flatnonzero(mask).tolist()
     if names is None:
         return 'class ' + ', '.join(str(index) for index in indices)
-    return 'class ' + ', '.join(f'{i} ({names[i]})' for i in indices)
+    listed = (f'{i} ({printable(names[i])})' for i in indices)
+    return 'class ' + ', '.join(listed)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.terminal import drawable
 
 from .class_stats import ClassStats
-from .printable import drawable
 
 SHARE_COLOUR = '#4c72b0'
 MARGIN_COLOUR = '#dd8452'

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mmseg_margin.terminal import printable
+
 from .class_stats import ClassStats
 from .collect import Collected
 from .findings import FILES_SHOWN, Group, Kind
@@ -13,7 +15,6 @@ from .heads import (
     check_heads_agree,
     check_num_classes,
 )
-from .printable import printable
 from .samples import leaf_datasets
 
 WARNING_KINDS = (Kind.WRAPPED,)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from prettytable import PrettyTable
 
+from mmseg_margin.terminal import printable
+
 from .class_stats import ClassStats
-from .printable import printable
 
 
 def format_table(

@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
 from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.stats.printable import drawable
+from mmseg_margin.terminal import drawable
 
 Image = NDArray[np.uint8]
 PIXELS_PER_COLUMN = 312

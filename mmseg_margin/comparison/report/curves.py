@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
-from mmseg_margin.stats.printable import drawable
+from mmseg_margin.terminal import drawable
 
 from .colours import colours_of
 from .comparison import Comparison

@@ -4,7 +4,7 @@ import base64
 import html
 import re
 
-from mmseg_margin.stats.printable import printable
+from mmseg_margin.terminal import printable
 
 from .document import Block, Code, Document, Gallery, Picture, Table
 from .style import STYLE

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import quote
 
-from mmseg_margin.stats.printable import printable
+from mmseg_margin.terminal import printable
 
 from .document import Block, Code, Document, Gallery, Picture, Table
 from .text import Bold

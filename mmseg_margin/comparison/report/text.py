@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Collection
 
-from mmseg_margin.stats.printable import drawable
+from mmseg_margin.terminal import drawable
 
 from .statistics import PairedDifference, deviation
 

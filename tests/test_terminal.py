@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mmengine.registry import init_default_scope
 
 from mmseg_margin.stats import (
     ClassStats,
@@ -13,7 +14,7 @@ from mmseg_margin.stats import (
     inspect,
     plot_stats,
 )
-from mmseg_margin.stats.printable import drawable, printable
+from mmseg_margin.terminal import drawable, printable
 from tests.stats.builders import open_set, write_label_file, write_set
 
 EVIL = ('a\x1b[2J', 'b\n| fake', '\ud800', '$\\frac{', '\u202ered', '<b>&')
@@ -42,8 +43,16 @@ def test_table_and_plot_of_evil_names(tmp_path):
     assert (tmp_path / 'plot.png').stat().st_size > 1000
 
 
+def test_error_of_an_evil_class():
+    counts = [1] * (len(EVIL) - 1)
+    stats = ClassStats(list(EVIL), [0, *counts], [0, *counts], [0, *counts])
+    with pytest.raises(ValueError, match=r'a\\x1b\[2J\) has no labelled'):
+        stats.margins()
+
+
 @pytest.mark.filterwarnings('ignore')
 def test_report_of_evil_files(tmp_path):
+    init_default_scope('mmseg')
     root = write_set(tmp_path, len(EVIL), values=(0, 1))
     for index, name in enumerate((*EVIL, 'bytes \udcff')):
         write_label_file(root, 0, np.full((32, 48), 99, np.uint8))
