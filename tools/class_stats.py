@@ -15,9 +15,9 @@ from mmseg_margin.stats import (
     StatsCache,
     collect_stats,
     format_table,
-    heads_of_config,
     ignore_index_of,
     inspect,
+    label_heads,
     plot_stats,
 )
 
@@ -72,7 +72,7 @@ def main() -> int:
     if loader is None:
         raise DataSetError(f'{args.config} has no {args.split}_dataloader.')
     dataset = DATASETS.build(loader.dataset)
-    heads = heads_of_config(config.get('model') or {})
+    heads = label_heads(config.get('model') or {})
     num_classes = heads[0].num_classes if heads else None
     collected = collect_stats(
         dataset,

@@ -15,6 +15,7 @@ from mmseg_margin.tooling.launch import (
     set_work_dir,
 )
 from mmseg_margin.tooling.ranks import init_distributed, watch_ranks
+from mmseg_margin.walks import add_hook
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -79,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     check_folders(cfg, ('test',))
     flags.add_metrics(cfg, args.metrics)
-    flags.add_hook(cfg, 'TrainingCountsHook')
+    add_hook(cfg, 'TrainingCountsHook')
     if args.out:
         flags.keep_predictions(cfg, args.out)
     runner = build_runner(cfg)

@@ -19,9 +19,9 @@ from mmseg_margin.stats import (
     LabelRange,
     StatsCache,
     collect_stats,
-    heads_of_config,
     ignore_index_of,
     inspect,
+    label_heads,
 )
 from mmseg_margin.tooling.objectives import loss_config
 from mmseg_margin.version import __version__
@@ -66,7 +66,7 @@ def make_study(
     """What all runs have in common; the labels are checked on the way."""
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     dataset = DATASETS.build(cfg.train_dataloader.dataset)
-    heads = heads_of_config(cfg.model)
+    heads = label_heads(cfg.model)
     collected = collect_stats(
         dataset,
         LabelRange(heads[0].num_classes, ignore_index_of(heads, dataset)),

@@ -3,13 +3,13 @@
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
 from mmseg_margin.evaluation import flags
 from mmseg_margin.tooling.objectives import swap_loss
 from mmseg_margin.tooling.training_flags import without_validation
+from mmseg_margin.walks import add_hook, leaf_datasets
 
 from .results import PREDICTIONS, run_folder
 
@@ -53,7 +53,7 @@ def run_config(
     cfg.randomness = ConfigDict(seed=run.seed)
     iterations = training_iterations(cfg)
     interval = max(1, iterations // CURVE_POINTS)
-    flags.add_hook(cfg, 'ExactResumeHook')
+    add_hook(cfg, 'ExactResumeHook')
     _add_curves(cfg, interval)
     without_validation(cfg)
     cfg.default_hooks.checkpoint = ConfigDict(
@@ -86,7 +86,8 @@ def training_iterations(cfg: Config) -> int:
 def _add_curves(cfg: Config, interval: int) -> None:
     val = cfg.get('val_dataloader') or cfg.test_dataloader
     train = copy.deepcopy(cfg.train_dataloader.dataset)
-    _replace_pipelines(train, val.dataset.pipeline)
+    for leaf in leaf_datasets(train):
+        leaf.pipeline = leaf_datasets(val.dataset)[0].pipeline
     cfg.custom_hooks = [
         *cfg.custom_hooks,
         ConfigDict(
@@ -95,12 +96,3 @@ def _add_curves(cfg: Config, interval: int) -> None:
             interval=interval,
         ),
     ]
-
-
-def _replace_pipelines(dataset: Any, pipeline: list) -> None:
-    """Of a data set and of those inside ConcatDataset and the like."""
-    if 'pipeline' in dataset:
-        dataset.pipeline = pipeline
-    for inner in dataset.get('datasets') or [dataset.get('dataset')]:
-        if inner is not None:
-            _replace_pipelines(inner, pipeline)

@@ -6,7 +6,7 @@ from pathlib import Path
 from mmengine.config import Config
 from mmseg.registry import METRICS
 
-from .pipelines import registered_name
+from mmseg_margin.walks import add_hook, registered_name
 
 METRIC_CHOICES = ('tail', 'bound', 'gap', 'cityscapes')
 
@@ -33,13 +33,6 @@ def metric_configs(cfg: Config) -> list[dict]:
         evaluator if isinstance(evaluator, list) else [evaluator]
     )
     return cfg.test_evaluator
-
-
-def add_hook(cfg: Config, name: str) -> None:
-    """Append a hook of ours, unless the config has it already."""
-    hooks = list(cfg.get('custom_hooks') or [])
-    if name not in map(registered_name, hooks):
-        cfg.custom_hooks = [*hooks, {'type': name}]
 
 
 def add_metrics(cfg: Config, choices: list[str]) -> None:

@@ -10,8 +10,9 @@ from mmengine.runner.amp import autocast
 from mmseg.registry import DATASETS, HOOKS
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
+from mmseg_margin.walks import leaf_datasets
+
 from .margin_bound_metric import MarginBoundMetric
-from .pipelines import plain_datasets
 
 
 @HOOKS.register_module()
@@ -93,8 +94,8 @@ class GeneralisationGapHook(Hook):
         self, runner: Runner, mode: str
     ) -> tuple[DataLoader, int]:
         unseen = runner.cfg[f'{mode}_dataloader']
-        pipeline = plain_datasets(unseen.dataset)[0].pipeline
-        parts = plain_datasets(runner.cfg.train_dataloader.dataset)
+        pipeline = leaf_datasets(unseen.dataset)[0].pipeline
+        parts = leaf_datasets(runner.cfg.train_dataloader.dataset)
         images: ConcatDataset = ConcatDataset(
             [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
         )

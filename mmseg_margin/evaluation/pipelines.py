@@ -1,28 +1,8 @@
-"""Reading and changing the data sets and pipelines of a config."""
+"""Reading and changing the pipelines of a config."""
 
 from collections.abc import Sequence
 
-from mmengine.config import ConfigDict
-
-
-def plain_datasets(dataset: ConfigDict) -> list[ConfigDict]:
-    """Configs of the data sets inside wrappers, each once."""
-    if 'datasets' in dataset:
-        return [
-            inner
-            for part in dataset.datasets
-            for inner in plain_datasets(part)
-        ]
-    return (
-        plain_datasets(dataset.dataset) if 'dataset' in dataset else [dataset]
-    )
-
-
-def registered_name(step: dict) -> str:
-    """Name of a config's ``type``, which is a string or a class."""
-    kind = step['type']
-    name = kind if isinstance(kind, str) else kind.__name__
-    return name.rpartition('.')[2]
+from mmseg_margin.walks import registered_name
 
 
 def loads_annotations(step: dict) -> bool:

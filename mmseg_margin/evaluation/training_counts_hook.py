@@ -13,8 +13,8 @@ from mmseg_margin.stats import (
     LabelRange,
     StatsCache,
     collect_stats,
-    heads_of_model,
     ignore_index_of,
+    label_heads,
 )
 
 
@@ -78,7 +78,7 @@ class TrainingCountsHook(Hook):
     def _count(self, runner: Runner) -> ClassStats | None:
         try:
             dataset: Any = DATASETS.build(runner.cfg.train_dataloader.dataset)
-            heads = heads_of_model(runner.model)
+            heads = label_heads(runner.model)
             labels = LabelRange(None, ignore_index_of(heads, dataset))
             return collect_stats(dataset, labels, self.cache).stats
         # mmseg asserts that an ann_file exists.

@@ -14,7 +14,9 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 from torch import Tensor
 
-from .pipelines import loads_annotations, plain_datasets, registered_name
+from mmseg_margin.walks import leaf_datasets, registered_name
+
+from .pipelines import loads_annotations
 
 MODES = ('flip', 'ms-flip')
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
@@ -71,7 +73,7 @@ def use_tta(cfg: Config, mode: str) -> None:
     figures are those of upstream's ``--tta``.
     """
     own = cfg.get('tta_pipeline') if mode == 'ms-flip' else None
-    for dataset in plain_datasets(cfg.test_dataloader.dataset):
+    for dataset in leaf_datasets(cfg.test_dataloader.dataset):
         dataset.pipeline = own or tta_pipeline(dataset.pipeline, mode)
     wrapper = cfg.get('tta_model') or {'type': 'SegTTAModel'}
     if registered_name(wrapper) == 'SegTTAModel':

@@ -15,9 +15,9 @@ from mmseg_margin.stats import (
     check_weight_method,
     collect_stats,
     format_table,
-    heads_of_model,
     ignore_index_of,
     inspect,
+    label_heads,
 )
 
 from .handover import (
@@ -95,7 +95,7 @@ class ClassStatsHook(Hook):
         # checkpoint's data set is another one; only resuming has iterations.
         meta = self._loaded_meta if runner.iter > 0 else {}
         dataset, model = runner.train_dataloader.dataset, runner.model
-        heads = heads_of_model(model)
+        heads = label_heads(model)
         collected = collect_stats(
             dataset,
             LabelRange(

@@ -6,7 +6,7 @@ or ``set_class_counts`` to receive statistics, ``training_state`` and
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mmengine.logging import print_log
@@ -17,8 +17,7 @@ from mmseg_margin.losses.weighted_cross_entropy_loss import (
     weighted_cross_entropy,
 )
 from mmseg_margin.stats import ClassStats
-
-WRAPPER_NAMES = ('module', '_orig_mod', '_fsdp_wrapped_module')
+from mmseg_margin.walks import modules
 
 
 def hand_over_stats(
@@ -30,7 +29,7 @@ def hand_over_stats(
     the data set is known to be valid.
     """
     receivers = []
-    for _, module in _modules(model):
+    for _, module in modules(model):
         if callable(getattr(module, 'set_class_stats', None)):
             module.set_class_stats(stats)
         elif callable(getattr(module, 'set_class_counts', None)):
@@ -52,7 +51,7 @@ def hand_over_class_weights(
     some versions only with ``avg_non_ignore=True``), so it is replaced in
     these losses by one that takes the same arguments.
     """
-    for name, module in _modules(model):
+    for name, module in modules(model):
         if not isinstance(module, CrossEntropyLoss):
             continue
         if module.use_sigmoid or module.use_mask:
@@ -76,24 +75,17 @@ def training_states(model: nn.Module) -> dict[str, Any]:
     """The running state of all losses that have one, by module name."""
     return {
         name: module.training_state()
-        for name, module in _modules(model)
+        for name, module in modules(model)
         if callable(getattr(module, 'training_state', None))
     }
 
 
 def load_training_states(model: nn.Module, states: dict[str, Any]) -> None:
     """The inverse of :func:`training_states`; strangers are left alone."""
-    for name, module in _modules(model):
+    for name, module in modules(model):
         loads_state = callable(getattr(module, 'load_training_state', None))
         if loads_state and name in states:
             module.load_training_state(states[name])
-
-
-def _modules(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """All modules, under the names they have without wrappers."""
-    for name, module in model.named_modules():
-        parts = (x for x in name.split('.') if x not in WRAPPER_NAMES)
-        yield '.'.join(parts), module
 
 
 def _has_own_weights(module: CrossEntropyLoss) -> bool:

@@ -3,7 +3,7 @@
 from .cache import StatsCache
 from .class_stats import ClassStats
 from .collect import Collected, DataSetError, collect_stats
-from .heads import Head, heads_of_config, heads_of_model, ignore_index_of
+from .heads import Head, ignore_index_of, label_heads
 from .plot import plot_stats
 from .preflight import Report, inspect
 from .provenance import Provenance
@@ -25,9 +25,8 @@ __all__ = [
     'class_weights',
     'collect_stats',
     'format_table',
-    'heads_of_config',
-    'heads_of_model',
     'ignore_index_of',
     'inspect',
+    'label_heads',
     'plot_stats',
 ]

@@ -13,12 +13,13 @@ from mmengine.logging import print_log
 
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.version import __version__
+from mmseg_margin.walks import leaf_datasets
 
 from .cache import StatsCache
 from .class_stats import ClassStats
 from .findings import Findings, Kind
 from .provenance import Provenance
-from .samples import Samples, leaf_datasets, list_samples
+from .samples import Samples, list_samples
 from .scan import scan
 from .survey import (
     Survey,

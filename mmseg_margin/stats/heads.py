@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from torch import nn
 
-from .samples import leaf_datasets
+from mmseg_margin.walks import (
+    heads_of_config,
+    heads_of_model,
+    leaf_datasets,
+    predicts_boundaries,
+)
 
 
 class Head(NamedTuple):
@@ -17,25 +21,22 @@ class Head(NamedTuple):
     ignore_index: int | None
 
 
-def heads_of_model(model: nn.Module) -> list[Head]:
-    """Decode, auxiliary and cascade heads, under any wrapper."""
+def label_heads(model: nn.Module | Mapping[str, Any]) -> list[Head]:
+    """The heads that learn the data set's classes, of a model or its config.
+
+    Heads that derive labels of their own, such as boundaries, are left out.
+    """
+    if isinstance(model, nn.Module):
+        return [
+            Head(name, head.num_classes, head.ignore_index)
+            for name, head in heads_of_model(model).items()
+            if not predicts_boundaries(head)
+        ]
     return [
-        Head(name, module.num_classes, module.ignore_index)
-        for name, module in model.named_modules()
-        if isinstance(module, BaseDecodeHead)
+        Head(name, head['num_classes'], head.get('ignore_index', 255))
+        for name, head in heads_of_config(model).items()
+        if 'num_classes' in head and not predicts_boundaries(head)
     ]
-
-
-def heads_of_config(model_cfg: Mapping[str, Any]) -> list[Head]:
-    """The same from a model config, without building the model."""
-    heads = []
-    for name in ('decode_head', 'auxiliary_head'):
-        entry = model_cfg.get(name) or []
-        for cfg in [entry] if isinstance(entry, Mapping) else entry:
-            if 'num_classes' in cfg:
-                ignore_index = cfg.get('ignore_index', 255)
-                heads.append(Head(name, cfg['num_classes'], ignore_index))
-    return heads
 
 
 def ignore_index_of(heads: Sequence[Head], dataset: Any) -> int | None:

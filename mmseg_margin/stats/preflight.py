@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmseg_margin.terminal import printable
+from mmseg_margin.walks import leaf_datasets
 
 from .class_stats import ClassStats
 from .collect import Collected
@@ -15,7 +16,6 @@ from .heads import (
     check_heads_agree,
     check_num_classes,
 )
-from .samples import leaf_datasets
 
 WARNING_KINDS = (Kind.WRAPPED,)
 VALUES_SHOWN = 8

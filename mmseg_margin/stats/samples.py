@@ -69,15 +69,6 @@ def list_samples(dataset: Any) -> Samples:
     return Samples(leaves, np.insert(pairs, 0, np.arange(len(pairs)), axis=1))
 
 
-def leaf_datasets(dataset: Any) -> list[Any]:
-    """The data sets below all wrappers."""
-    if hasattr(dataset, 'datasets'):
-        return [x for part in dataset.datasets for x in leaf_datasets(part)]
-    if hasattr(dataset, 'dataset'):
-        return leaf_datasets(dataset.dataset)
-    return [dataset]
-
-
 def _walk(
     dataset: Any, leaves: list[tuple[Any, LabelLoader]]
 ) -> NDArray[np.int64]:

@@ -6,11 +6,12 @@ model is built, and for any objective.
 
 import inspect
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
 from mmseg.registry import DATASETS
+
+from mmseg_margin.walks import leaf_datasets
 
 LAYOUTS = 'see docs/datasets.md for the layout'
 
@@ -25,7 +26,7 @@ def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
     for split in splits:
         key = f'{split}_dataloader'
         dataset = (cfg.get(key) or {}).get('dataset')
-        for leaf in _leaves(dataset):
+        for leaf in leaf_datasets(dataset):
             _check_leaf(leaf, f'{key}.dataset.data_root')
 
 
@@ -78,14 +79,3 @@ def _default_suffix(kind: Any) -> str | None:
         return None
     parameter = inspect.signature(found).parameters.get('img_suffix')
     return parameter.default if parameter else None
-
-
-def _leaves(dataset: Any) -> Iterator[dict[str, Any]]:
-    """The data sets inside ConcatDataset, RepeatDataset and the like."""
-    if not isinstance(dataset, dict):
-        return
-    inner = dataset.get('datasets') or [dataset.get('dataset')]
-    if inner == [None]:
-        yield dataset
-    for item in inner:
-        yield from _leaves(item)

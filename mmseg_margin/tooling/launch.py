@@ -1,7 +1,6 @@
 """From a config file to a runner, on a GPU or without one."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import print_log
 from mmengine.runner import Runner
 from mmseg.registry import RUNNERS
+
+from mmseg_margin.walks import nodes
 
 NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 
@@ -39,7 +40,7 @@ def prepare_for_device(cfg: Config) -> None:
         return
     changes = []
     sync_bn = [
-        node for node in _nodes(cfg.model) if node.get('type') == 'SyncBN'
+        node for node in nodes(cfg.model) if node.get('type') == 'SyncBN'
     ]
     for node in sync_bn:
         node.type = 'BN'
@@ -71,13 +72,3 @@ def build_runner(cfg: Config) -> Runner:
     if 'runner_type' in cfg:
         return RUNNERS.build(cfg)
     return Runner.from_cfg(cfg)
-
-
-def _nodes(value: Any) -> Iterator[ConfigDict]:
-    """All dicts of a config, the outer ones first."""
-    if isinstance(value, dict):
-        yield value
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _nodes(item)

@@ -9,6 +9,8 @@ from mmengine.registry import init_default_scope
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
 
+from mmseg_margin.walks import add_hook, as_list, heads_of_config
+
 # Upstream's with the settings that make them work (Lovasz over the batch needs
 # reduction='none'), ours where upstream's fails.
 OBJECTIVES: dict[str, dict] = {
@@ -21,7 +23,6 @@ OBJECTIVES: dict[str, dict] = {
     'tversky': {'type': 'TverskyLoss'},
 }
 NEED_STATISTICS = ('margin', 'wce')
-HEADS = ('decode_head', 'auxiliary_head')
 
 
 def loss_config(objective: str) -> dict[str, Any]:
@@ -62,13 +63,13 @@ def swap_loss(cfg: Config, objective: str) -> None:
     """Give every decode and auxiliary head one objective; keep its weight."""
     replace_losses(cfg, loss_config(objective))
     if objective.partition(':')[0] in NEED_STATISTICS:
-        _add_hook(cfg)
+        add_hook(cfg, 'ClassStatsHook')
 
 
 def replace_losses(cfg: Config, loss: dict[str, Any]) -> None:
     """Give every decode and auxiliary head one loss; keep its weight."""
     init_default_scope(cfg.get('default_scope', 'mmseg'))
-    heads = heads_of(cfg)
+    heads = heads_of_config(cfg.model).values()
     if not heads:
         raise ValueError(
             '--loss found no decode_head in the model: it swaps the '
@@ -77,11 +78,6 @@ def replace_losses(cfg: Config, loss: dict[str, Any]) -> None:
     for head in heads:
         _check_head(head)
         head.loss_decode = ConfigDict(loss, loss_weight=_loss_weight(head))
-
-
-def heads_of(cfg: Config) -> list[ConfigDict]:
-    """Every decode and auxiliary head of a config."""
-    return [head for key in HEADS for head in _as_list(cfg.model.get(key))]
 
 
 def _check_head(head: ConfigDict) -> None:
@@ -99,7 +95,7 @@ def _check_head(head: ConfigDict) -> None:
 
 
 def _loss_weight(head: ConfigDict) -> float:
-    losses = _as_list(head.get('loss_decode'))
+    losses = as_list(head.get('loss_decode'))
     return sum(loss.get('loss_weight', 1.0) for loss in losses) or 1.0
 
 
@@ -108,15 +104,3 @@ def _literal_or_text(value: str) -> Any:
         return literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-
-
-def _add_hook(cfg: Config) -> None:
-    hooks = cfg.get('custom_hooks') or []
-    if not any(hook['type'] == 'ClassStatsHook' for hook in hooks):
-        cfg.custom_hooks = [*hooks, ConfigDict(type='ClassStatsHook')]
-
-
-def _as_list(value: object) -> list:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -7,17 +7,14 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmseg_margin.tooling.objectives import (
-    HEADS,
-    heads_of,
-    replace_losses,
-    swap_loss,
-)
+from mmseg_margin.tooling.objectives import replace_losses, swap_loss
+from mmseg_margin.walks import HEADS, heads_of_config
 
 
 def check_inheritable(cfg: Config) -> None:
     """Whether a config file can have this one as its base."""
-    if not all(isinstance(head.type, str) for head in heads_of(cfg)):
+    heads = heads_of_config(cfg.model).values()
+    if not all(isinstance(head.type, str) for head in heads):
         raise ValueError(
             f'{cfg.filename} imports its classes, so no other config file '
             'can inherit it: write it out as one with '

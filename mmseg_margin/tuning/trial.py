@@ -15,13 +15,9 @@ from optuna.trial import Trial
 from mmseg_margin.comparison.plan import Run, run_config
 from mmseg_margin.comparison.results import Study
 from mmseg_margin.comparison.run import train_and_test
-from mmseg_margin.evaluation.pipelines import registered_name
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.tooling.objectives import (
-    heads_of,
-    loss_config,
-    replace_losses,
-)
+from mmseg_margin.tooling.objectives import loss_config, replace_losses
+from mmseg_margin.walks import as_list, heads_of_config, registered_name
 
 from .pruning_hook import PruningHook
 from .space import Setting
@@ -57,9 +53,8 @@ class Task:
 
 def tuned_loss(cfg: Config) -> dict[str, Any]:
     """The margin loss that the config has, or that of ``--loss margin``."""
-    for head in heads_of(cfg):
-        losses = head.get('loss_decode') or []
-        for loss in losses if isinstance(losses, list) else [losses]:
+    for head in heads_of_config(cfg.model).values():
+        for loss in as_list(head.get('loss_decode')):
             if registered_name(loss) == MarginCalibrationLoss.__name__:
                 # Each head keeps a weight of its own.
                 return {k: v for k, v in loss.items() if k != 'loss_weight'}
@@ -116,7 +111,7 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
     )
     replace_losses(cfg, task.loss_with(setting))
     for hook in cfg.custom_hooks:
-        if hook['type'] == 'CurvesHook':
+        if registered_name(hook) == 'CurvesHook':
             # Nothing here looks at the curve of the training images.
             del hook['datasets']['train']
     # mmengine keeps loggers and message hubs by this name.

@@ -1,7 +1,7 @@
 """The project's recipes at a size that a CPU trains within a second."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from mmseg_margin.tooling.launch import prepare_for_device
+from mmseg_margin.walks import nodes
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(
@@ -23,16 +24,6 @@ Sides = int | tuple[int, ...]
 
 # mmengine reads every metafile of mmseg for each base in `mmseg::`.
 read_config = lru_cache(maxsize=None)(Config.fromfile)
-
-
-def dicts_in(node: object) -> Iterator[dict]:
-    """Every dictionary of a config, outer ones first."""
-    if isinstance(node, dict):
-        yield node
-        node = list(node.values())
-    if isinstance(node, list | tuple):
-        for child in node:
-            yield from dicts_in(child)
 
 
 def smaller(sides: Sides) -> Sides:
@@ -62,7 +53,7 @@ def reduced_config(path: Path, roots: Mapping[str, Path]) -> Config:
     """A recipe on the tiny data sets of ``roots`` (by data set type)."""
     cfg = copy.deepcopy(read_config(path))
     narrow(cfg.model)
-    for node in list(dicts_in(cfg._cfg_dict)):
+    for node in list(nodes(cfg._cfg_dict)):
         if 'data_root' in node and 'type' in node:
             node['data_root'] = str(roots[node['type']])
         for key in ('crop_size', 'size', 'scale'):

@@ -33,12 +33,6 @@ def test_metrics_are_added_once(choices, expected):
     assert kinds(cfg.get('custom_hooks', [])) == hooks
 
 
-def test_hooks_of_the_config_are_kept():
-    cfg = make_cfg(custom_hooks=[{'type': 'EMAHook'}])
-    flags.add_hook(cfg, 'TrainingCountsHook')
-    assert kinds(cfg.custom_hooks) == ['EMAHook', 'TrainingCountsHook']
-
-
 def test_predictions_are_kept_by_the_metric_that_can():
     cfg = make_cfg()
     flags.add_metrics(cfg, ['bound', 'tail'])

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from mmengine.config import ConfigDict
 
-from ..pipelines import registered_name
+from mmseg_margin.walks import registered_name
 
 
 class SubmissionError(ValueError):

@@ -1,0 +1,109 @@
+"""Walks through configs, data sets and models: the only ones there are."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+from mmseg.models.decode_heads import STDCHead
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
+from mmseg.registry import MODELS
+from torch import nn
+
+HEADS = ('decode_head', 'auxiliary_head')
+# DDP, torch.compile and FSDP put the model into an attribute of theirs.
+WRAPPERS = ('module', '_orig_mod', '_fsdp_wrapped_module')
+
+
+def registered_name(node: Mapping[str, Any]) -> str:
+    """Name of a config's ``type``, which is a string or a class."""
+    kind = node['type']
+    name = kind if isinstance(kind, str) else kind.__name__
+    return name.rpartition('.')[2]
+
+
+def nodes(value: Any) -> Iterator[ConfigDict]:
+    """All dicts of a config, the outer ones first."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    for item in value if isinstance(value, (list, tuple)) else ():
+        yield from nodes(item)
+
+
+def as_list(value: Any) -> list:
+    """What stands in a config as nothing, as one, or as a list of several."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def leaf_datasets(dataset: Any) -> list[Any]:
+    """The data sets inside all wrappers, be they built or configs."""
+    inner = _get(dataset, 'datasets') or as_list(_get(dataset, 'dataset'))
+    if not inner:
+        return [] if dataset is None else [dataset]
+    return [leaf for part in inner for leaf in leaf_datasets(part)]
+
+
+def add_hook(cfg: Config, name: str, **settings: Any) -> None:
+    """Append a hook, or give new settings to the one there is."""
+    hooks = as_list(cfg.get('custom_hooks'))
+    for hook in hooks:
+        if registered_name(hook) == name:
+            hook.update(settings)
+            return
+    cfg.custom_hooks = [*hooks, ConfigDict(type=name, **settings)]
+
+
+def heads_of_config(model: Mapping[str, Any]) -> dict[str, ConfigDict]:
+    """Decode, auxiliary and cascade heads of a model config, by name."""
+    heads: dict[str, ConfigDict] = {}
+    for key in HEADS:
+        entry = model.get(key)
+        if isinstance(entry, (list, tuple)):
+            heads |= {f'{key}.{i}': head for i, head in enumerate(entry)}
+        elif entry is not None:
+            heads[key] = entry
+    # K-Net's head scores and trains all its stages through an inner one.
+    inner = 'kernel_generate_head'
+    return heads | {
+        f'{name}.{inner}': head[inner]
+        for name, head in heads.items()
+        if inner in head
+    }
+
+
+def heads_of_model(model: nn.Module) -> dict[str, BaseDecodeHead]:
+    """The same of a model, under any wrapper."""
+    return {
+        name: module
+        for name, module in modules(model)
+        if isinstance(module, BaseDecodeHead)
+    }
+
+
+def head_type(head: Any) -> type | None:
+    """The class of a head, built or config; None if nobody registered it."""
+    if not isinstance(head, Mapping):
+        return type(head)
+    kind = head['type']
+    return MODELS.get(kind) if isinstance(kind, str) else kind
+
+
+def predicts_boundaries(head: Any) -> bool:
+    """Whether a head learns where classes meet, in two classes of its own."""
+    kind = head_type(head)
+    return isinstance(kind, type) and issubclass(kind, STDCHead)
+
+
+def modules(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """All modules, under the names they have without wrappers."""
+    for name, module in model.named_modules():
+        parts = (part for part in name.split('.') if part not in WRAPPERS)
+        yield '.'.join(parts), module
+
+
+def _get(value: Any, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    return getattr(value, name, None)

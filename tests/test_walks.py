@@ -1,0 +1,94 @@
+"""Walks through configs, data sets and models."""
+
+import pytest
+from mmengine.config import Config, ConfigDict
+from mmengine.dataset import ConcatDataset
+from mmseg.models import FCNHead
+from mmseg.models.decode_heads import IterativeDecodeHead, STDCHead
+from torch import nn
+from torch.utils.data import Subset
+
+from mmseg_margin.hooks import ClassStatsHook
+from mmseg_margin.walks import (
+    add_hook,
+    heads_of_config,
+    heads_of_model,
+    leaf_datasets,
+    nodes,
+    predicts_boundaries,
+    registered_name,
+)
+from tests.stats.builders import open_set, write_set
+
+
+def test_names_of_strings_and_classes():
+    for kind in ('FCNHead', 'mmseg.FCNHead', FCNHead):
+        assert registered_name({'type': kind}) == 'FCNHead'
+
+
+def test_every_dict_is_visited():
+    config = ConfigDict(a=[dict(b=({'c': 1},))], d='text')
+    assert [*nodes(config)] == [config, config.a[0], {'c': 1}]
+
+
+def test_data_sets_inside_wrappers(tmp_path):
+    leaf = {'type': 'CityscapesDataset'}
+    repeated = {'type': 'RepeatDataset', 'times': 9, 'dataset': leaf}
+    both = {'type': 'ConcatDataset', 'datasets': [repeated, leaf]}
+    assert leaf_datasets(ConfigDict(both)) == [leaf, leaf]
+    assert leaf_datasets(None) == []
+    built = open_set(write_set(tmp_path))
+    wrapped = Subset(ConcatDataset([built, built]), [0])
+    assert leaf_datasets(wrapped) == [built, built]
+
+
+@pytest.mark.parametrize('kind', ['ClassStatsHook', ClassStatsHook])
+def test_a_hook_is_added_once(kind):
+    cfg = Config({'custom_hooks': [{'type': 'EMAHook'}, {'type': kind}]})
+    add_hook(cfg, 'ClassStatsHook', on_problem='warn')
+    add_hook(cfg, 'ExactResumeHook')
+    names = [registered_name(hook) for hook in cfg.custom_hooks]
+    assert names == ['EMAHook', 'ClassStatsHook', 'ExactResumeHook']
+    assert cfg.custom_hooks[1].on_problem == 'warn'
+
+
+def head(kind=FCNHead, **settings):
+    return kind(
+        in_channels=4, channels=4, num_convs=1, num_classes=3, **settings
+    )
+
+
+class Wrapper(nn.Module):
+    """Like DistributedDataParallel, which keeps the model in ``module``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def test_heads_have_the_same_names_in_model_and_config():
+    fcn = {'type': 'FCNHead'}
+    config = ConfigDict(
+        decode_head={'type': IterativeDecodeHead, 'kernel_generate_head': fcn},
+        auxiliary_head=[fcn, {'type': 'STDCHead'}],
+    )
+    iterative = IterativeDecodeHead(
+        num_stages=0,
+        kernel_generate_head=dict(
+            fcn, in_channels=4, channels=4, num_classes=3
+        ),
+        kernel_update_head=[],
+    )
+    model = nn.ModuleDict(
+        {
+            'decode_head': iterative,
+            'auxiliary_head': nn.ModuleList([head(), head(STDCHead)]),
+        }
+    )
+    built = heads_of_model(Wrapper(model))
+    written = heads_of_config(config)
+    assert {*built} == {*written}
+    for name in written:
+        is_boundary = name == 'auxiliary_head.1'
+        assert predicts_boundaries(written[name]) == is_boundary
+        assert predicts_boundaries(built[name]) == is_boundary
