@@ -97,6 +97,17 @@ def make_ade20k(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
     return root
 
 
+def make_folders(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
+    """Four classes in the layout that recipes by config alone have."""
+    pairs = [
+        (root / f'images/{split}/{i}.jpg', root / f'labels/{split}/{i}.png')
+        for split in ('train', 'val')
+        for i in range(n)
+    ]
+    write_pairs(pairs, size, range(4))
+    return root
+
+
 def make_voc2012(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
     """VOC2012 with palette labels, and the extra ones in a second folder."""
     splits = {

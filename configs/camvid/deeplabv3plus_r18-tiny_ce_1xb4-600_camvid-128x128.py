@@ -1,7 +1,7 @@
 # A tiny net at half the resolution, tested on the validation split.
 _base_ = [
     '../_base_/models/deeplabv3plus_r18-tiny.py',
-    '../_base_/datasets/camvid_small.py',
+    '../_base_/datasets/camvid_128x128.py',
     '../_base_/default_runtime.py',
     '../_base_/schedules/adamw_600.py',
     '../_base_/margin.py',

@@ -25,7 +25,8 @@ class CamVidDataset(BaseSegDataset):
     ``tools/converters/camvid.py`` writes them from SegNet's download.
 
     Args:
-        img_suffix: Ending of the image files.
+        img_suffix: Ending of the image files, ``.png`` as SegNet has them or
+            ``.jpg``; whichever is there if not said.
 
     Example:
         >>> dataset = dict(
@@ -63,8 +64,17 @@ class CamVidDataset(BaseSegDataset):
         ],
     )
 
-    def __init__(self, img_suffix: str = '.png', **kwargs) -> None:
-        super().__init__(img_suffix=img_suffix, **kwargs)
+    def __init__(self, img_suffix: str | None = None, **kwargs) -> None:
+        self.suffixes = (img_suffix,) if img_suffix else IMAGE_SUFFIXES
+        super().__init__(img_suffix=self.suffixes[0], **kwargs)
+
+    def load_data_list(self) -> list[dict]:
+        """List the images of the split."""
+        data_list: list[dict] = []
+        for suffix in self.suffixes:
+            self.img_suffix = suffix
+            data_list = data_list or super().load_data_list()
+        return data_list
 
 
 def convert_camvid(source: Path, target: Path) -> dict[str, int]:

@@ -33,6 +33,7 @@ def data_roots(
     )
     return {
         'ADE20KDataset': layouts.make_ade20k(root / 'ade'),
+        'BaseSegDataset': layouts.make_folders(root / 'folders'),
         'BDD100KDataset': layouts.make_bdd100k(root / 'bdd100k'),
         'CamVidDataset': root / 'camvid',
         'CityscapesDataset': layouts.make_cityscapes(

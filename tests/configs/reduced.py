@@ -19,6 +19,8 @@ CONFIGS = sorted(
 )
 SHRINK = 8
 SMALLEST_SIDE = 32
+# Networks that are small enough as they are.
+SMALL = ('COPLENet', 'EfficientNetLite')
 Sides = int | tuple[int, ...]
 
 
@@ -37,7 +39,7 @@ def narrow(model: dict) -> None:
     backbone = model['backbone']
     model['pretrained'] = None
     backbone.pop('init_cfg', None)
-    if 'base_channels' in backbone or backbone['type'] == 'COPLENet':
+    if 'base_channels' in backbone or backbone['type'] in SMALL:
         return
     backbone.update(base_channels=64 // SHRINK, stem_channels=64 // SHRINK)
     if backbone['type'] == 'SEResNeXt':

@@ -26,7 +26,7 @@ FINE_TUNED = [
 UPSTREAM_RECIPES = [
     path
     for path in CONFIGS
-    if path.parent.name not in ('demo', 'paper', 'camvid')
+    if path.parent.name not in ('demo', 'light', 'paper', 'camvid')
 ]
 RUN = [
     'deeplabv3plus_seresnext50-d8_margin_1xb8-40k_cityscapes-800x800',

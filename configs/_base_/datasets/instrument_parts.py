@@ -1,27 +1,12 @@
-# The pictures are small and the machine may be as well: no workers.
-data_root = 'data/instrument_parts'
+_base_ = './small_pictures.py'
+data_root = '{{$MMSEG_MARGIN_DATA:data}}/instrument_parts'
 scale = (192, 160)
 crop_size = (128, 128)
-train_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='LoadAnnotations'),
-    dict(
-        type='RandomResize',
-        scale=scale,
-        ratio_range=(0.8, 1.5),
-        keep_ratio=True,
-    ),
-    dict(type='RandomCrop', crop_size=crop_size),
-    dict(type='RandomFlip', prob=0.5, direction=['horizontal', 'vertical']),
-    dict(type='PhotoMetricDistortion'),
-    dict(type='PackSegInputs'),
-]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=scale, keep_ratio=True),
-    dict(type='LoadAnnotations'),
-    dict(type='PackSegInputs'),
-]
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[2].update(scale=scale, ratio_range=(0.8, 1.5))
+train_pipeline[3].crop_size = crop_size
+train_pipeline[4].direction = ['horizontal', 'vertical']
+test_pipeline[1].scale = scale
 tta_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(
@@ -41,36 +26,15 @@ tta_pipeline = [
     ),
 ]
 dataset = dict(type='InstrumentPartsDataset', data_root=data_root)
-train_dataloader = dict(
-    batch_size=4,
-    num_workers=0,
-    sampler=dict(type='InfiniteSampler', shuffle=True),
-    dataset=dict(
-        dataset,
-        data_prefix=dict(img_path='images/train', seg_map_path='labels/train'),
-        pipeline=train_pipeline,
-    ),
-)
-in_order = dict(
-    batch_size=8,
-    num_workers=0,
-    sampler=dict(type='DefaultSampler', shuffle=False),
-)
+train_dataloader = dict(dataset=dict(dataset, pipeline=train_pipeline))
 val_dataloader = dict(
-    in_order,
-    dataset=dict(
-        dataset,
-        data_prefix=dict(img_path='images/val', seg_map_path='labels/val'),
-        pipeline=test_pipeline,
-    ),
+    batch_size=8, dataset=dict(dataset, pipeline=test_pipeline)
 )
 test_dataloader = dict(
-    in_order,
+    batch_size=8,
     dataset=dict(
         dataset,
         data_prefix=dict(img_path='images/test', seg_map_path='labels/test'),
         pipeline=test_pipeline,
     ),
 )
-val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
-test_evaluator = val_evaluator

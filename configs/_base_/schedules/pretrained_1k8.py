@@ -1,0 +1,9 @@
+# Three times as long: cross-entropy gains little more after it.
+_base_ = './pretrained_600.py'
+max_iters = 1800
+param_scheduler = [
+    _base_.param_scheduler[0],
+    dict(_base_.param_scheduler[1], end=max_iters),
+]
+train_cfg = dict(max_iters=max_iters, val_interval=max_iters)
+default_hooks = dict(checkpoint=dict(interval=max_iters))
