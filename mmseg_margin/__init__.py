@@ -1,25 +1,16 @@
 """Distribution-aware margin calibration for MMSegmentation.
 
-``import mmseg_margin`` registers everything with MMSegmentation. Without
-MMSegmentation only :mod:`mmseg_margin.functional` can be used.
+``import mmseg_margin`` registers everything with MMSegmentation and changes
+nothing else. Without MMSegmentation only :mod:`mmseg_margin.functional` can be
+used.
 """
 
-from .compat import (
-    INSTALL_HINT,
-    has_mmseg,
-    let_checkpoints_be_whole,
-    let_checkpoints_load,
-    let_configs_inherit_from_mmseg,
-)
+from .compat import INSTALL_HINT, has_mmseg
 from .version import __version__
 
 __all__ = ['__version__']
 
 if has_mmseg():
-    let_configs_inherit_from_mmseg()
-    let_checkpoints_load()
-    let_checkpoints_be_whole()
-
     from . import comparison, datasets, evaluation, models
     from .hooks import ClassStatsHook
     from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss

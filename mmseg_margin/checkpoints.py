@@ -3,6 +3,7 @@
 import os
 import pickle
 import struct
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
@@ -45,6 +46,31 @@ class AtomicBackend(LocalBackend):
     ) -> None:
         """Write text, whole or not at all."""
         self.put(obj.encode(encoding), filepath)
+
+
+class RemovalsAfterwards:
+    """A file backend that puts off what it is told to remove."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self._removals: list[tuple[Callable[[str], None], str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def remove(self, path: str) -> None:
+        """Remember a file."""
+        self._removals.append((self._backend.remove, path))
+
+    def rmtree(self, path: str) -> None:
+        """Remember a folder, as which deepspeed saves."""
+        self._removals.append((self._backend.rmtree, path))
+
+    def carry_out(self, keep: Container[str | None]) -> None:
+        """Remove everything at last, but for what is in use again."""
+        for remove, path in self._removals:
+            if path not in keep:
+                remove(path)
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:

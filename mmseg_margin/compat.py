@@ -1,9 +1,16 @@
-"""What differs between the two stacks, and what is changed in them."""
+"""What differs between the two stacks, and what is changed in them.
 
+Importing this changes nothing. :func:`switch_on` does; the tools call it, and
+configs for other tools import :mod:`mmseg_margin.safe_checkpoints`.
+"""
+
+import functools
+import os
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 INSTALL_HINT = (
@@ -11,6 +18,7 @@ INSTALL_HINT = (
     "run pip install 'mmseg_margin[onedl]' (maintained forks) "
     "or pip install 'mmseg_margin[openmmlab]' (upstream)."
 )
+NO_WEIGHTS_ONLY = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
 
 
 def has_mmseg() -> bool:
@@ -33,17 +41,44 @@ def is_distribution(name: str) -> bool:
     return True
 
 
-def let_configs_inherit_from_mmseg() -> None:
-    """Make ``_base_ = 'mmseg::...'`` resolve on the maintained forks.
+@functools.cache
+def switch_on() -> None:
+    """Correct the installed stack, for the whole process.
+
+    From then on ``mmseg::`` and ``mmseg_margin::`` bases of configs are found,
+    and checkpoints are written whole and read as weights.
+    """
+    let_configs_inherit()
+    let_checkpoints_load()
+    let_checkpoints_be_whole()
+
+
+def let_configs_inherit() -> None:
+    """Make ``_base_ = 'mmseg::...'`` and ``'mmseg_margin::...'`` resolve.
 
     mmengine turns the scope ``mmseg`` into the name of the distribution that
     holds its configs through a table. The forks renamed the distribution and
-    left the table alone, so every such config fails to load.
+    left the table alone, so every such config fails to load. Ours are found
+    beside the package, and their types in the registries of ``mmseg``.
     """
+    from mmengine.config import Config
     from mmengine.config.utils import MODULE2PACKAGE
 
     if is_distribution('onedl-mmsegmentation'):
         MODULE2PACKAGE['mmseg'] = 'onedl-mmsegmentation'
+    here = Path(__file__).parent
+    configs = here / '.mim' / 'configs'  # as setup.py installs them
+    if not configs.is_dir():
+        configs = here.parent / 'configs'
+    path_and_scope = Config._get_cfg_path
+
+    def find_base(base: str, filename: str) -> tuple[str, str | None]:
+        scope, _, name = base.partition('::')
+        if scope == here.name:
+            return str(configs / name), 'mmseg'
+        return path_and_scope(base, filename)
+
+    Config._get_cfg_path = staticmethod(find_base)
 
 
 def let_checkpoints_load() -> None:
@@ -53,7 +88,8 @@ def let_checkpoints_load() -> None:
     declared safe. mmengine keeps its log buffers in every checkpoint, so
     upstream's own ones are refused, and the forks load whatever is refused
     once more as arbitrary pickle. Here the log buffers are declared, and
-    files go through a loader that refuses all the rest.
+    files go through a loader that refuses all the rest. A variable of torch
+    makes it refuse downloads too, unless the user has set the opposite one.
     """
     import numpy as np
     import torch
@@ -89,15 +125,42 @@ def let_checkpoints_load() -> None:
         ]
     )
     CheckpointLoader.register_scheme('', load_from_local, force=True)
+    if NO_WEIGHTS_ONLY not in os.environ:
+        os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')
 
 
 def let_checkpoints_be_whole() -> None:
-    """Make mmengine replace a file only once the new one is complete."""
-    from mmengine.fileio import register_backend
+    """Make mmengine replace a file only once the new one is complete.
 
-    from .checkpoints import AtomicBackend
+    Its hook removes the oldest checkpoint, and the best one so far, before it
+    writes the next; a full disk or a kill could leave none.
+    """
+    from mmengine.fileio import register_backend
+    from mmengine.hooks import CheckpointHook
+
+    from .checkpoints import AtomicBackend, RemovalsAfterwards
 
     register_backend('local', AtomicBackend, force=True, prefixes='')
+
+    def removing_last(save: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(save)
+        def saving(hook: Any, *args: Any, **kwargs: Any) -> None:
+            backend = hook.file_backend
+            hook.file_backend = removals = RemovalsAfterwards(backend)
+            try:
+                save(hook, *args, **kwargs)
+            finally:
+                hook.file_backend = backend
+            # A resumed training may write what it has marked for removal.
+            best = getattr(hook, 'best_ckpt_path_dict', {}).values()
+            one = getattr(hook, 'best_ckpt_path', None)
+            removals.carry_out({hook.last_ckpt, one, *best})
+
+        return saving
+
+    for name in ('_save_checkpoint_with_step', '_save_best_checkpoint'):
+        save = getattr(CheckpointHook, name)
+        setattr(CheckpointHook, name, removing_last(save))
 
 
 class ResumedBatches:

@@ -1,6 +1,15 @@
 """Settings of all tests."""
 
+import os
+
 from hypothesis import HealthCheck, settings
+
+from mmseg_margin.compat import switch_on
+
+# As the tools do; tests/test_import.py looks at processes without it. Some
+# tests show what an unsafe load would have done.
+switch_on()
+os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 
 # How fast a machine is, or how busy, says nothing about the code.
 settings.register_profile(

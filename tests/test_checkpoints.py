@@ -8,16 +8,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from mmengine.evaluator import BaseMetric
 from mmengine.fileio import LocalBackend, get_file_backend
 from mmengine.logging import HistoryBuffer
 from mmengine.runner import CheckpointLoader, save_checkpoint
+from mmseg.registry import METRICS
 
-import mmseg_margin  # noqa: F401  (registers the loader)
 from mmseg_margin.checkpoints import AtomicBackend, CheckpointError
-from tests.small_training import training_config
+from tests.small_training import (
+    PLAIN,
+    add_validation,
+    train,
+    training_config,
+)
 from tests.stats.builders import write_set
 
 TOOLS = Path(__file__).resolve().parents[1] / 'tools'
+
+
+@METRICS.register_module()
+class FallingMetric(BaseMetric):
+    """Every validation is better than the one before."""
+
+    score = 0
+
+    def process(self, data_batch: object, data_samples: object) -> None:
+        self.results.append(0)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        FallingMetric.score -= 1
+        return {'mIoU': FallingMetric.score}
 
 
 class Program:
@@ -116,6 +136,43 @@ def test_files_of_mmengine_are_whole(tmp_path):
     backend.put_text('größer', str(tmp_path / 'text'))
     assert (tmp_path / 'folder' / 'file').read_bytes() == b'bytes'
     assert LocalBackend().get_text(tmp_path / 'text') == 'größer'
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob('*.pth')}
+
+
+def test_old_checkpoints_go_only_after_new_ones_stand(tmp_path, monkeypatch):
+    """The last and the best one, with mmengine's hook and one of each."""
+    root, work_dir = write_set(tmp_path / 'data', 4), tmp_path / 'w'
+    config = training_config(root, work_dir, 6, pipeline=PLAIN)
+    checkpoint = config.default_hooks.checkpoint
+    checkpoint.update(interval=2, max_keep_ckpts=1, save_best='mIoU')
+    checkpoint.rule = 'less'
+    add_validation(config, interval=2)
+    config.val_evaluator = {'type': 'FallingMetric'}
+    present = []
+    write = AtomicBackend.put
+
+    def put(backend, content, path):
+        present.append(names(work_dir))
+        write(backend, content, path)
+
+    monkeypatch.setattr(AtomicBackend, 'put', put)
+    train(config)
+    assert all(present[1:]), present
+    assert {'best_mIoU_iter_2.pth', 'iter_2.pth'} <= present[3]
+    assert names(work_dir) == {'best_mIoU_iter_6.pth', 'iter_6.pth'}
+
+    def full(*_) -> None:
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr(AtomicBackend, 'put', full)
+    config.train_cfg.max_iters = 8
+    config.experiment_name += '_resumed'
+    with pytest.raises(OSError, match='No space left'):
+        train(config, load_from=str(work_dir / 'iter_6.pth'), resume=True)
+    assert names(work_dir) == {'best_mIoU_iter_6.pth', 'iter_6.pth'}
 
 
 @pytest.mark.parametrize('tool', ['test', 'train', 'mosaic'])

@@ -7,7 +7,7 @@ from pathlib import Path
 from mmengine.config import Config, DictAction
 from mmengine.registry import DATASETS, init_default_scope
 
-import mmseg_margin  # noqa: F401  (registers, and resolves mmseg:: bases)
+from mmseg_margin.compat import switch_on
 from mmseg_margin.stats import (
     WEIGHT_METHODS,
     DataSetError,
@@ -65,6 +65,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> int:
     args = parse_args()
+    switch_on()
     config = Config.fromfile(args.config)
     config.merge_from_dict(args.cfg_options or {})
     init_default_scope(config.get('default_scope', 'mmseg'))

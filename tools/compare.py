@@ -5,8 +5,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmseg_margin.comparison import compare, write_report, write_truth
+from mmseg_margin.comparison.compare import compare
 from mmseg_margin.comparison.conduct import RunFailedError
+from mmseg_margin.comparison.report import write_report
+from mmseg_margin.comparison.truth import write_truth
 from mmseg_margin.tooling.cli import add_config_options, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config

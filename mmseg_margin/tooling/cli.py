@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from mmengine.config import DictAction
 
+from mmseg_margin.compat import switch_on
 from mmseg_margin.stats import DataSetError
 
 # What bad input raises, here and in the libraries. Anything else is a defect
@@ -17,7 +18,6 @@ EXPECTED_ERRORS = (DataSetError, ImportError, KeyError, OSError, ValueError)
 # mmengine takes whatever interrupts its formatting of a config for the latter.
 OF_A_DEAD_WORKER = (RuntimeError, SyntaxError)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-NO_WEIGHTS_ONLY = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'
 LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
 
@@ -50,7 +50,7 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(main)
     def reporting_main(*args, **kwargs) -> None:
-        _load_only_weights()
+        switch_on()
         try:
             main(*args, **kwargs)
         except (*EXPECTED_ERRORS, *OF_A_DEAD_WORKER) as raised:
@@ -68,12 +68,6 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
             raise SystemExit(1) from None
 
     return reporting_main
-
-
-def _load_only_weights() -> None:
-    """Never unpickle a download, which mmengine would do."""
-    if NO_WEIGHTS_ONLY not in os.environ:
-        os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')
 
 
 def _dead_worker(error: BaseException | None) -> BaseException | None:

@@ -3,14 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-from numpy.typing import NDArray
-
-matplotlib.use('Agg')
-
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.terminal import drawable
@@ -38,18 +34,16 @@ def draw_mosaic(
     height, width = rows[0][0].shape[:2]
     legend_columns = max(1, min(len(classes), 6))
     legend_rows = -(-len(classes) // legend_columns)
-    figure, axes = plt.subplots(
-        len(rows),
-        len(titles),
+    figure = Figure(
         figsize=(
             column_inches * len(titles),
             column_inches * len(rows) * height / width
             + 0.5
             + 0.2 * legend_rows,
         ),
-        squeeze=False,
         layout='constrained',
     )
+    axes = figure.subplots(len(rows), len(titles), squeeze=False)
     for row, images in zip(axes, rows, strict=True):
         for axis, image in zip(row, images, strict=True):
             axis.imshow(image)
@@ -76,4 +70,3 @@ def draw_mosaic(
             dpi=PIXELS_PER_COLUMN / column_inches,
             format=Path(path).suffix[1:] or 'png',
         )
-    plt.close(figure)

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.comparison import RunResult
-from mmseg_margin.comparison.results import read_record, run_folder
+from mmseg_margin.comparison.results import (
+    RunResult,
+    read_record,
+    run_folder,
+)
 from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
 
 ROOT = Path(__file__).parents[2]
