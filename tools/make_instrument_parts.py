@@ -1,20 +1,21 @@
 """Make the embedded data set of instrument parts."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from mmseg_margin.datasets.instrument_synthesis import (
+from instrument_synthesis import (
     CLASSES,
     SPLITS,
     Settings,
     class_shares,
     write_dataset,
 )
-from mmseg_margin.datasets.instrument_synthesis.writer import FORMATS
+from instrument_synthesis.writer import FORMATS
+
+from mmseg_margin.tooling.cli import report_errors
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(argv: list[str] | None) -> argparse.Namespace:
     default = Settings()
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -51,7 +52,7 @@ def parse_args() -> argparse.Namespace:
         default=default.image_format,
         help='format of the images; labels are palette PNGs',
     )
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 def print_shares(root: Path) -> None:
@@ -61,21 +62,19 @@ def print_shares(root: Path) -> None:
         print(f'{split:18}' + ''.join(f'{share:12.2f}' for share in shares))
 
 
-def main() -> None:
-    args = parse_args()
-    try:
-        settings = Settings(
-            *args.size, *args.counts, args.seed, image_format=args.format
-        )
-        total = sum(args.counts)
+@report_errors
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    settings = Settings(
+        *args.size, *args.counts, args.seed, image_format=args.format
+    )
+    total = sum(args.counts)
 
-        def show(number: int) -> None:
-            if number % 40 == 0 or number == total:
-                print(f'{number}/{total} images', flush=True)
+    def show(number: int) -> None:
+        if number % 40 == 0 or number == total:
+            print(f'{number}/{total} images', flush=True)
 
-        made = write_dataset(args.out, settings, show)
-    except (ValueError, OSError) as error:
-        sys.exit(f'make_instrument_parts: {error}')
+    made = write_dataset(args.out, settings, show)
     print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
     print_shares(args.out)
 

@@ -1,31 +1,9 @@
 """EndoVis 2017, the paper's Robotic Instrument data set."""
 
-import shutil
-from collections.abc import Sequence
-from pathlib import Path
-
-import numpy as np
-from mmengine.logging import print_log
-from mmengine.utils import track_iter_progress
 from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
-from PIL import Image
-
-from mmseg_margin.atomic_write import atomic_write
 
 from .instrument_parts import InstrumentPartsDataset
-
-# The challenge's parts_mapping.json: background, shaft, wrist, claspers,
-# probe. Anything else is void.
-PART_VALUES = (0, 10, 20, 30, 40)
-PART_OF_VALUE = np.full(256, 255, np.uint8)
-PART_OF_VALUE[list(PART_VALUES)] = range(len(PART_VALUES))
-# The paper's sequential split of the 225 frames of each video.
-SPLITS = {
-    'train': range(150),
-    'val': range(150, 175),
-    'test': range(175, 225),
-}
 
 
 @DATASETS.register_module()
@@ -48,78 +26,3 @@ class EndoVisPartsDataset(BaseSegDataset):
 
     def __init__(self, img_suffix: str = '.png', **kwargs) -> None:
         super().__init__(img_suffix=img_suffix, **kwargs)
-
-
-def split_of_frame(frame: int) -> str:
-    """The split that holds a frame of any video."""
-    for split, frames in SPLITS.items():
-        if frame in frames:
-            return split
-    raise ValueError(
-        f'frame {frame} is in no split: the videos of the training set have '
-        'frames 0 to 224, see docs/datasets.md.'
-    )
-
-
-def merge_part_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Part index of each pixel, (H, W), from one mask per instrument.
-
-    Where instruments overlap the part of the larger value wins, so that the
-    result does not depend on the order of the masks.
-    """
-    # A few masks are stored as RGB with three equal channels.
-    grey = [mask[..., 0] if mask.ndim == 3 else mask for mask in masks]
-    return np.maximum.reduce([PART_OF_VALUE[mask] for mask in grey])
-
-
-def convert_endovis(source: Path, target: Path) -> dict[str, int]:
-    """Lay the challenge's training videos out for the data set class.
-
-    Returns:
-        The number of frames written to each split.
-    """
-    frames = sorted(source.glob('instrument_dataset_*/left_frames/*.png'))
-    if not frames:
-        raise FileNotFoundError(
-            f"There is no instrument_dataset_*/left_frames/*.png in '{source}'"
-            ': pass the folder that holds the videos of the training set.'
-        )
-    written = dict.fromkeys(SPLITS, 0)
-    for frame in track_iter_progress(frames):
-        video = frame.parent.parent
-        split = split_of_frame(int(frame.stem.removeprefix('frame')))
-        name = f'{video.name}_{frame.name}'
-        label = _read_parts(video / 'ground_truth', frame.name)
-        for folder in ('images', 'labels'):
-            (target / folder / split).mkdir(parents=True, exist_ok=True)
-        with atomic_write(target / 'images' / split / name) as draft:
-            shutil.copyfile(frame, draft)
-        with atomic_write(target / 'labels' / split / name) as draft:
-            label.save(draft, format='png')
-        written[split] += 1
-    return written
-
-
-def _read_parts(truth: Path, name: str) -> Image.Image:
-    """The merged label of a frame as a palette image."""
-    instruments = sorted(path for path in truth.glob('*') if path.is_dir())
-    if not instruments:
-        raise FileNotFoundError(
-            f"There is no folder of masks in '{truth}': download the ground "
-            'truth of this video.'
-        )
-    masks = []
-    for folder in instruments:
-        mask = np.asarray(Image.open(folder / name))
-        unknown = set(np.unique(mask)) - set(PART_VALUES)
-        if unknown:
-            print_log(
-                f"'{folder / name}' holds {sorted(map(int, unknown))}, which "
-                'is no part: these pixels become void (255).',
-                'current',
-            )
-        masks.append(mask)
-    label = Image.fromarray(merge_part_masks(masks))
-    palette = EndoVisPartsDataset.METAINFO['palette']
-    label.putpalette(np.asarray(palette, np.uint8).tobytes())
-    return label

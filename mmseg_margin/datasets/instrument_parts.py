@@ -4,7 +4,7 @@ from mmengine import fileio
 from mmseg.datasets import BaseSegDataset
 from mmseg.registry import DATASETS
 
-from .instrument_synthesis import CLASSES, PALETTE
+from mmseg_margin.errors import MissingFileError
 
 
 @DATASETS.register_module()
@@ -27,7 +27,16 @@ class InstrumentPartsDataset(BaseSegDataset):
         ...         img_path='images/train', seg_map_path='labels/train'))
     """
 
-    METAINFO = {'classes': CLASSES, 'palette': PALETTE}
+    METAINFO = dict(
+        classes=('background', 'shaft', 'wrist', 'claspers', 'probe'),
+        palette=(
+            (40, 40, 40),
+            (0, 150, 255),
+            (255, 200, 0),
+            (0, 220, 90),
+            (230, 40, 200),
+        ),
+    )
 
     def __init__(self, img_suffix: str = '.png', **kwargs) -> None:
         super().__init__(img_suffix=img_suffix, **kwargs)
@@ -38,7 +47,7 @@ class InstrumentPartsDataset(BaseSegDataset):
         found = fileio.exists(folder, backend_args=self.backend_args)
         data_list = super().load_data_list() if found else []
         if not data_list:
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f"There is no {self.img_suffix} image in '{folder}': make "
                 'the data set with tools/make_instrument_parts.py, or set '
                 'data_root and img_suffix to where and what it is.'

@@ -15,7 +15,7 @@ from mmseg_margin.comparison.results import (
     read_record,
     run_folder,
 )
-from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
+from tools.instrument_synthesis import Settings, write_dataset
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'compare.py'

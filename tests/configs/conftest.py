@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from mmengine.registry import init_default_scope
 
-from mmseg_margin.datasets.camvid import convert_camvid
-from mmseg_margin.datasets.endovis import convert_endovis
-from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
 from tests import layouts
+from tools.converters.camvid import convert_camvid
+from tools.converters.endovis import convert_endovis
+from tools.instrument_synthesis import Settings, write_dataset
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from mmseg_margin.datasets.instrument_synthesis import Settings
-from mmseg_margin.datasets.instrument_synthesis.writer import draw
 from mmseg_margin.losses import MarginCalibrationLoss
+from tools.instrument_synthesis import Settings
+from tools.instrument_synthesis.writer import draw
 
 K = 5
 FORMS = {

@@ -10,8 +10,8 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
 from tests import layouts
+from tools.instrument_synthesis import Settings, write_dataset
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / 'tools' / 'train.py'

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmseg_margin.datasets.instrument_synthesis import Settings, write_dataset
 from tests.processes import FORK, wait_for
+from tools.instrument_synthesis import Settings, write_dataset
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {

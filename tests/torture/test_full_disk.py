@@ -16,7 +16,6 @@ from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 from mmengine.runner import CheckpointLoader, save_checkpoint
 
-from mmseg_margin.datasets.camvid import convert_camvid
 from mmseg_margin.evaluation.submission import SubmissionFolder
 from mmseg_margin.evaluation.submission.formats import find_format
 from mmseg_margin.stats import (
@@ -31,6 +30,7 @@ from tests.layouts import make_camvid_segnet
 from tests.processes import FORK
 from tests.small_training import training_config
 from tests.stats.builders import open_set, write_set
+from tools.converters.camvid import convert_camvid
 
 TOOL = Path(__file__).resolve().parents[2] / 'tools' / 'train.py'
 NAMES = [f'class {i} {"x" * 500}' for i in range(19)]

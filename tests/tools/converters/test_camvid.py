@@ -1,4 +1,4 @@
-"""CamVid from SegNet's folders, and the real files where they are."""
+"""CamVid from SegNet's folders."""
 
 from pathlib import Path
 
@@ -7,10 +7,9 @@ import pytest
 from PIL import Image
 
 from mmseg_margin.datasets import CamVidDataset
-from mmseg_margin.datasets.camvid import convert_camvid
 from tests.layouts import make_camvid_segnet
+from tools.converters.camvid import convert_camvid
 
-REAL = Path(__file__).parents[2].parent / 'shared' / 'data' / 'camvid'
 LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
 
 
@@ -56,13 +55,3 @@ def test_wrong_folders_are_named(tmp_path):
     (source / 'test' / '0001TP_000000.png').unlink()
     with pytest.raises(FileNotFoundError, match='has no image'):
         convert_camvid(source, tmp_path / 'out')
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason=f'no CamVid in {REAL}')
-def test_real_camvid_is_read_in_place():
-    dataset = load(REAL, 'train')
-    assert len(dataset) == 367
-    for index in (0, 200, 366):
-        sample = dataset[index]
-        assert sample['img'].shape == (360, 480, 3)
-        assert set(np.unique(sample['gt_seg_map'])) <= {*range(11), 255}

@@ -5,12 +5,12 @@ import pytest
 from PIL import Image
 
 from mmseg_margin.datasets import EndoVisPartsDataset
-from mmseg_margin.datasets.endovis import (
+from tests.layouts import make_endovis_challenge
+from tools.converters.endovis import (
     convert_endovis,
     merge_part_masks,
     split_of_frame,
 )
-from tests.layouts import make_endovis_challenge
 
 FRAMES = (0, 149, 150, 174, 175, 224)
 

@@ -7,18 +7,14 @@ class shares of the paper's ablation.
 
 import numpy as np
 
+from mmseg_margin.datasets import InstrumentPartsDataset
+
 from .distractors import tube
 from .materials import grey, shifted
 from .shapes import Point, Segment, Thing, along, behind
 
-CLASSES = ('background', 'shaft', 'wrist', 'claspers', 'probe')
-PALETTE = (
-    (40, 40, 40),
-    (0, 150, 255),
-    (255, 200, 0),
-    (0, 220, 90),
-    (230, 40, 200),
-)
+CLASSES = InstrumentPartsDataset.METAINFO['classes']
+PALETTE = InstrumentPartsDataset.METAINFO['palette']
 BACKGROUND, SHAFT, WRIST, CLASPERS, PROBE = range(len(CLASSES))
 
 

@@ -10,7 +10,7 @@ import torch
 
 from tests.layouts import make_camvid_segnet, make_endovis_challenge
 
-CONVERTERS = Path(__file__).parents[2] / 'tools' / 'converters'
+CONVERTERS = Path(__file__).parents[3] / 'tools' / 'converters'
 Convert = Callable[[str, Path, Path], None]
 
 

@@ -1,0 +1,69 @@
+"""The registered data sets, and those that a config alone describes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mmengine.config import Config
+from mmseg.registry import DATASETS
+
+from mmseg_margin.datasets import CamVidDataset
+from mmseg_margin.errors import MissingFileError
+from tests.layouts import write_image, write_label
+
+ROOT = Path(__file__).parents[2]
+REAL = ROOT.parent / 'shared' / 'data'
+LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
+real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f'no {REAL}')
+
+
+@pytest.mark.parametrize('suffix', ['.png', '.jpg'])
+def test_camvid_finds_the_ending_of_its_images(tmp_path, suffix):
+    write_image(tmp_path / f'train/a{suffix}', (8, 8), seed=0)
+    write_label(tmp_path / 'trainannot/a.png', np.full((8, 8), 10, np.uint8))
+    dataset = CamVidDataset(
+        data_root=str(tmp_path),
+        data_prefix=dict(img_path='train', seg_map_path='trainannot'),
+        pipeline=LOADING,
+    )
+    assert len(dataset) == 1
+    assert (dataset[0]['gt_seg_map'] == 10).all()
+
+
+@pytest.mark.parametrize('split', ['train', 'val'])
+def test_instrument_parts_that_are_missing_are_named(tmp_path, split):
+    dataset = dict(
+        type='InstrumentPartsDataset',
+        data_root=str(tmp_path),
+        data_prefix=dict(img_path=f'images/{split}'),
+    )
+    with pytest.raises(MissingFileError, match='make_instrument_parts'):
+        DATASETS.build(dataset)
+
+
+@real_data
+@pytest.mark.parametrize(
+    ('name', 'train', 'val', 'classes'),
+    [
+        ('camvid_160x208', 367, 101, 11),
+        ('steel_176x176', 1300, 300, 4),
+        ('clothing_208x160', 704, 100, 59),
+    ],
+)
+def test_real_data_are_read_in_place(monkeypatch, name, train, val, classes):
+    monkeypatch.setenv('MMSEG_MARGIN_DATA', str(REAL))
+    cfg = Config.fromfile(ROOT / f'configs/_base_/datasets/{name}.py')
+    for loader, number in (
+        (cfg.train_dataloader, train),
+        (cfg.test_dataloader, val),
+    ):
+        dataset = DATASETS.build(dict(loader.dataset, pipeline=LOADING))
+        assert len(dataset) == number
+        labels = dataset[number // 2]['gt_seg_map']
+        assert set(np.unique(labels)) <= {*range(classes), 255}
+        assert len(dataset.metainfo['classes']) == classes
+    listed = Path(cfg.train_dataloader.dataset.data_root, 'classes.json')
+    if listed.is_file():
+        found = list(dataset.metainfo['classes'])
+        assert found == json.loads(listed.read_text())
