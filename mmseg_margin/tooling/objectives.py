@@ -9,6 +9,7 @@ from mmengine.registry import init_default_scope
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
 
+from mmseg_margin.losses.presets import KNOWN as SETTINGS_OF_MARGIN
 from mmseg_margin.walks import add_hook, as_list, heads_of_config
 
 # Upstream's with the settings that make them work (Lovasz over the batch needs
@@ -52,7 +53,9 @@ def loss_config(objective: str) -> dict[str, Any]:
 
 
 def _check_setting(loss: str, key: str) -> None:
-    known = inspect.signature(MODELS.get(loss)).parameters
+    known = [*inspect.signature(MODELS.get(loss)).parameters]
+    if 'settings' in known:
+        known[-1:] = SETTINGS_OF_MARGIN
     if key not in known:
         raise ValueError(
             f'{loss} has no setting {key!r}: it has {", ".join(known)}.'

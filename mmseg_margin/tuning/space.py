@@ -1,6 +1,5 @@
 """What is tuned, where the search starts, and what it tries next."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from optuna.distributions import (
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial
 
-from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.losses.presets import PRESETS
 
 Setting = dict[str, Any]
 Space = dict[str, BaseDistribution]
@@ -46,8 +45,8 @@ def setting_of(loss: dict[str, Any]) -> Setting:
             'The config gives class_weight as a list, which cannot be tuned: '
             "name a method there, for example class_weight='sqrt'."
         )
-    parameters = inspect.signature(MarginCalibrationLoss).parameters
-    return {name: loss.get(name, parameters[name].default) for name in PAPER}
+    preset = PRESETS[loss.get('preset', 'paper')]
+    return {name: {**PAPER, **preset, **loss}[name] for name in PAPER}
 
 
 def search_space(starts: Sequence[Setting]) -> Space:

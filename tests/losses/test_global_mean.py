@@ -8,7 +8,6 @@ from mmengine.runner import Runner
 from torch import distributed, nn
 
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.losses.pixels import reduce_pixels
 from tests.processes import run_ranks
 from tests.small_training import training_config
 from tests.stats.builders import write_label_file, write_set
@@ -169,11 +168,13 @@ def test_a_rank_without_labels_contributes_nothing(tmp_path):
 
 
 def test_on_one_process_it_changes_nothing():
-    loss, label = torch.rand(2, 4, 4), torch.randint(0, 3, (2, 4, 4))
-    label[:, 0] = 255
-    loss[:, 0] = 0
-    arguments = (loss, label, None, None, 'mean', None, 255, True)
-    assert reduce_pixels(*arguments) == reduce_pixels(*arguments, True)
-    assert reduce_pixels(
-        loss, label.fill_(255), None, None, 'mean', None, 255, True, True
-    ).isfinite()
+    scores, labels = torch.randn(2, 4, 4, 4), torch.randint(0, 4, (2, 4, 4))
+    labels[:, 0] = 255
+    alone, together = (
+        MarginCalibrationLoss(
+            class_counts=COUNTS, backend='eager', global_mean=flag
+        )
+        for flag in (False, True)
+    )
+    assert alone(scores, labels) == together(scores, labels)
+    assert together(scores, labels.fill_(255)) == 0

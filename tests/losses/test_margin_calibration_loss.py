@@ -9,14 +9,22 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
 from torch import nn
 
-from mmseg_margin import MarginCalibrationLoss
-from mmseg_margin.functional import margin_offsets, reference_loss
+from mmseg_margin import ClassStats, MarginCalibrationLoss
+from mmseg_margin.functional import (
+    LossSettings,
+    margin_offsets,
+    reference_loss,
+)
+from mmseg_margin.losses import WeightedCrossEntropyLoss
+from mmseg_margin.losses.presets import PRESETS
 
 COUNTS = [900, 80, 20]
+STATS = ClassStats(['a', 'b', 'c'], COUNTS, [3, 2, 1], [1000, 900, 100])
 
 
 def build(**kwargs):
@@ -67,9 +75,46 @@ def test_the_authors_code_by_parameters(batch):
                 total += K * math.log1p(math.exp(rho_k0[k] - margin))
             else:
                 total += math.log1p(math.exp(rho_0k[k] + margin))
-    loss = build(pos_weight='num_classes', log_base='e', class_mean=True)
     expected = total / (pixels * K)
-    assert float(loss(*batch)) == pytest.approx(expected, rel=1e-6)
+    loss = build(preset='authors')(*batch)
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+
+
+WRITTEN_OUT = {
+    'paper': dict(
+        form='paper',
+        log_base=2,
+        pos_weight=1.0,
+        focus=0.0,
+        class_mean=False,
+        tau=10.0,
+        upsilon=1.0,
+        absent_class='error',
+        class_weight=None,
+    ),
+    'authors': dict(pos_weight='num_classes', log_base='e', class_mean=True),
+    'recommended': dict(
+        form='softmax', log_base='e', focus=2.0, class_weight=0.2
+    ),
+}
+
+
+@pytest.mark.parametrize('preset', WRITTEN_OUT)
+def test_a_preset_is_its_written_out_settings(batch, preset):
+    assert WRITTEN_OUT.keys() == PRESETS.keys()
+    named = build(preset=preset)
+    written = build(**WRITTEN_OUT[preset])
+    assert named.settings == written.settings
+    for a, b in zip(named.buffers(), written.buffers(), strict=True):
+        assert torch.equal(a, b)
+    assert named(*batch) == written(*batch)
+
+
+def test_whatever_is_given_replaces_the_presets():
+    loss = build(preset='recommended', focus=1.0, class_weight=None, tau=3.0)
+    assert loss.settings == LossSettings('softmax', log_base='e', focus=1.0)
+    assert len(loss.class_weight) == 0
+    assert loss.tau == 3
 
 
 def test_reductions_weights_and_average(batch):
@@ -106,14 +151,20 @@ def test_class_weights_by_the_square_root_of_the_counts(batch):
     expected = build(class_weight=weights)(*batch)
     loss = build(class_weight='sqrt')(*batch)
     torch.testing.assert_close(loss, expected)
-    with pytest.raises(ValueError, match="class_weight='root'"):
-        build(class_weight='root')
 
 
-def test_class_weights_by_a_power_of_the_counts(batch):
-    weights = [count**-0.2 for count in COUNTS]
-    expected = build(class_weight=weights)(*batch)
-    torch.testing.assert_close(build(class_weight=0.2)(*batch), expected)
+@pytest.mark.parametrize('kind', ['counts', 'json', 'hook'])
+def test_class_weights_mean_the_same_in_all_losses(kind, tmp_path):
+    others = WeightedCrossEntropyLoss('median')
+    others.set_class_stats(STATS)
+    STATS.to_json(tmp_path / 'stats.json')
+    counts = {'counts': COUNTS, 'json': tmp_path / 'stats.json'}.get(kind)
+    ours = build(class_weight='median', class_counts=counts)
+    if kind == 'hook':
+        ours.set_class_stats(STATS)
+    # Counts alone do not tell which images show a class.
+    same = torch.allclose(ours.class_weight, others.class_weight)
+    assert same == (kind != 'counts')
 
 
 def test_the_softmax_form_without_offsets_is_cross_entropy(batch):
@@ -130,11 +181,26 @@ def test_the_softmax_form_without_offsets_is_cross_entropy(batch):
     )
 
 
-def test_a_largest_offset_sets_tau():
+def test_a_largest_offset_in_place_of_tau():
     loss = build(largest_offset=0.5)
     assert float(loss.rho_0k.max()) == pytest.approx(0.5)
     unit = margin_offsets(COUNTS, tau=1.0).rho_0k.max()
     assert loss.tau == pytest.approx(0.5 / unit)
+    # It follows from the counts each time and is not kept as a setting.
+    loss.set_class_counts([900, 50, 50])
+    assert float(loss.rho_0k.max()) == pytest.approx(0.5)
+    assert loss.offset_settings.tau is None
+
+
+def test_offsets_that_no_score_overcomes_are_reported(caplog):
+    small = ClassStats(['sky', 'road'], [90_000, 5], [2, 1], [90_005, 9000])
+    logger = MMLogger.get_current_instance()
+    logger.addHandler(caplog.handler)
+    build(class_counts=None, largest_offset=0.4).set_class_stats(small)
+    assert 'margin-offset' not in caplog.text
+    build(class_counts=None).set_class_stats(small)
+    logger.removeHandler(caplog.handler)
+    assert 'class 1 (road) is 600' in caplog.text
 
 
 def test_all_ignored_is_a_connected_zero(batch):
@@ -146,11 +212,8 @@ def test_all_ignored_is_a_connected_zero(batch):
 
 
 def test_counts_from_json(batch, tmp_path):
-    from mmseg_margin import ClassStats
-
-    stats = ClassStats(['a', 'b', 'c'], COUNTS, [3, 2, 1], [1000, 900, 100])
     path = tmp_path / 'stats.json'
-    stats.to_json(path)
+    STATS.to_json(path)
     assert json.loads(path.read_text())['counts'] == COUNTS
     loss = build(class_counts=str(path))
     torch.testing.assert_close(loss(*batch), build()(*batch))
@@ -164,6 +227,27 @@ def test_without_statistics_it_names_the_hook(batch):
 def test_a_head_of_other_size_is_an_error(batch):
     with pytest.raises(ValueError, match='3 classes but the statistics 2'):
         build(class_counts=[5, 5])(*batch)
+
+
+def test_a_wrong_number_of_class_weights_is_an_error(batch):
+    with pytest.raises(ValueError, match='2 numbers but the head 3 classes'):
+        build(class_weight=[1.0, 2.0])(*batch)
+
+
+def test_a_binary_head_has_the_scores_zero_and_its_own():
+    scores = torch.randn(2, 1, 4, 5)
+    labels = torch.randint(0, 2, (2, 4, 5))
+    labels[0, 0] = 255
+    loss = build(class_counts=[90, 10])
+    both = torch.cat([torch.zeros_like(scores), scores], 1)
+    assert loss(scores, labels) == loss(both, labels)
+    plain = build(
+        class_counts=[90, 10], form='softmax', log_base='e', tau=1e-9
+    )
+    sigmoid = F.binary_cross_entropy_with_logits(
+        scores[:, 0][labels != 255], labels[labels != 255].float()
+    )
+    torch.testing.assert_close(plain(scores, labels), sigmoid)
 
 
 @pytest.mark.parametrize('value', [3, 200, -1])
@@ -183,6 +267,11 @@ def test_a_wrong_label_is_named(batch, value):
         ({'class_balance': 'iou', 'momentum': 1.0}, 'momentum'),
         ({'class_balance': 'iou', 'form': 'softmax'}, "use form='target'"),
         ({'class_weight': 3}, 'class_weight=3'),
+        ({'class_weight': 'root'}, "class_weight='root'"),
+        ({'reduction': 'max'}, "reduction='max' is not one of"),
+        ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
+        ({'preset': 'best'}, 'paper, authors, recommended'),
+        ({'taus': 5.0}, "no setting 'taus': it has preset, form"),
     ],
 )
 def test_bad_settings(kwargs, message):
@@ -215,8 +304,6 @@ def test_copies_pickles_and_state_dicts(batch):
 
 
 def test_counts_of_the_config_win_over_the_hooks(batch):
-    from mmseg_margin import ClassStats
-
     other = ClassStats(['a', 'b', 'c'], [1, 1, 1], [1, 1, 1], [3, 3, 3])
     fixed, open_to_all = build(), build(class_counts=None)
     fixed.set_class_stats(other)

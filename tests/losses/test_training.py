@@ -10,23 +10,19 @@ from tools.instrument_synthesis import Settings
 from tools.instrument_synthesis.writer import draw
 
 K = 5
-FORMS = {
+SETTINGS = {
     'paper': dict(),
-    'authors': dict(pos_weight='num_classes', log_base='e', class_mean=True),
-    'target': dict(form='target'),
-    'paper, iou': dict(class_balance='iou'),
+    'authors': dict(preset='authors'),
+    'recommended': dict(preset='recommended'),
     'target, iou': dict(form='target', class_balance='iou'),
-    'softmax': dict(form='softmax', focus=2.0, class_weight=0.2, log_base='e'),
 }
-# It finds even the rare classes within the few steps of the test.
-SOONEST = 'target, iou'
 
 
 @pytest.fixture(scope='module')
 def data():
     """Images (N, 3, H, W) around zero, and labels (N, H, W)."""
-    settings = Settings(width=64, height=56, train=16, val=1, test=1)
-    pairs = [(image, label) for _, image, label in draw(settings)][:16]
+    settings = Settings(width=48, height=40, train=8, val=1, test=1)
+    pairs = [(image, label) for _, image, label in draw(settings)][:8]
     images = torch.stack(
         [torch.from_numpy(np.ascontiguousarray(i)) for i, _ in pairs]
     )
@@ -58,24 +54,22 @@ def iou(model, images, labels):
     )
 
 
-@pytest.mark.parametrize('form', FORMS)
-def test_it_trains(form, data):
+@pytest.mark.parametrize('name', SETTINGS)
+def test_it_trains(name, data):
     images, labels = data
     torch.manual_seed(0)
     model = network()
     loss = MarginCalibrationLoss(
         class_counts=labels.flatten().bincount(minlength=K).tolist(),
         backend='eager',
-        **FORMS[form],
+        **SETTINGS[name],
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     before = iou(model, images, labels)
-    for step in range(120):
+    for step in range(60):
         batch = [(4 * step + i) % len(images) for i in range(4)]
         optimizer.zero_grad()
         loss(model(images[batch]), labels[batch]).backward()
         optimizer.step()
     after = iou(model, images, labels)
     assert after.mean() > before.mean() + 0.1
-    if form == SOONEST:
-        assert (after > 0).all()

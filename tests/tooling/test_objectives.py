@@ -23,7 +23,7 @@ def test_settings_are_numbers_or_words():
     [
         ('margins', "'margins' is not known"),
         ('margin:tau', 'without a value'),
-        ('margin:teu=3', "no setting 'teu': it has tau, upsilon"),
+        ('margin:teu=3', "no setting 'teu': it has preset"),
         ('focal:beta=1', "SoftmaxFocalLoss has no setting 'beta'"),
         ('ce:tau=1', "CrossEntropyLoss has no setting 'tau'"),
     ],

@@ -62,7 +62,7 @@ def test_a_setting_has_the_defaults_of_the_loss():
     setting = setting_of({'type': 'MarginCalibrationLoss', 'tau': 3.0})
     assert setting['tau'] == 3.0
     assert setting['upsilon'] == loss.upsilon
-    assert setting['form'] == loss.form
+    assert setting['form'] == loss.settings.form
 
 
 def test_the_search_begins_with_the_starting_points():
