@@ -21,6 +21,7 @@ from mmseg_margin.stats import (
 )
 
 from .handover import (
+    announce_classes,
     hand_over_class_weights,
     hand_over_stats,
     load_training_states,
@@ -59,6 +60,9 @@ class ClassStatsHook(Hook):
         >>> custom_hooks = [dict(type='ClassStatsHook')]
     """
 
+    # Before EMAHook, which copies the model when the run begins.
+    priority = 'ABOVE_NORMAL'
+
     def __init__(
         self,
         cache_dir: str | None = None,
@@ -81,6 +85,10 @@ class ClassStatsHook(Hook):
         self.on_problem = on_problem
         self.stats: ClassStats | None = None
         self._loaded_meta: dict[str, Any] = {}
+
+    def before_run(self, runner: Any) -> None:
+        """Let the losses' buffers have their size before they are copied."""
+        announce_classes(runner.model)
 
     def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Remember what a checkpoint holds until it is known to be ours."""

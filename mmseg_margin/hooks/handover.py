@@ -17,7 +17,15 @@ from mmseg_margin.losses.weighted_cross_entropy_loss import (
     weighted_cross_entropy,
 )
 from mmseg_margin.stats import ClassStats
-from mmseg_margin.walks import modules
+from mmseg_margin.walks import heads_of_model, modules
+
+
+def announce_classes(model: nn.Module) -> None:
+    """Tell the losses of each head how many classes it has."""
+    for head in heads_of_model(model).values():
+        for module in head.modules():
+            if callable(getattr(module, 'expect_classes', None)):
+                module.expect_classes(head.num_classes)
 
 
 def hand_over_stats(
