@@ -48,11 +48,11 @@ test: lint
 # The long version of what make test does for a minute: hostile files, full
 # disks, and kills at random moments. It says at the end what was tried.
 TORTURE := tests/torture tests/stats/test_cache.py tests/tooling/test_cli.py \
-  tests/tooling/test_resume.py
+  tests/tooling/test_resume.py tests/evaluation/submission/test_folder.py
 
 torture: $(STAMP)
 	MMSEG_MARGIN_FUZZ=10000 MMSEG_MARGIN_FUZZ_STATISTICS=1000 \
-	  MMSEG_MARGIN_KILLS=100 OMP_NUM_THREADS=1 \
+	  MMSEG_MARGIN_KILLS=100 MMSEG_MARGIN_CLAIMS=60 OMP_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -n 0 $(TORTURE)
 
 DEMO := work_dirs/demo-$(STACK)

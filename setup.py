@@ -35,7 +35,7 @@ setup(
     packages=find_packages(include=['mmseg_margin', 'mmseg_margin.*']),
     package_data={'mmseg_margin': ['py.typed']},
     python_requires='>=3.10',
-    install_requires=['torch>=2.1', 'numpy'],
+    install_requires=['torch>=2.1', 'numpy', 'filelock>=3.13'],
     # The two families share import names, so one overwrites the other:
     # neither is required, and only one of these extras may be installed.
     extras_require={

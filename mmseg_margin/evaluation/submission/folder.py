@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 from mmengine.fileio import dump, load
 from PIL import Image
 
@@ -14,6 +15,8 @@ from mmseg_margin.atomic_write import atomic_write
 from .formats import SubmissionError, SubmissionFormat
 
 MARKER = 'submission.json'
+# Workers of a killed process keep its lock until they notice, after 5.
+LOCK_SECONDS = 6.0
 
 
 class SubmissionFolder:
@@ -22,31 +25,59 @@ class SubmissionFolder:
     def __init__(self, root: str | Path, form: SubmissionFormat) -> None:
         self.root = Path(root)
         self.form = form
+        # One for each process, which may claim its own folder again.
+        self._lock = FileLock(
+            self.root.absolute() / f'.{MARKER}.lock', is_singleton=True
+        )
 
     def claim(self, identity: dict[str, str]) -> None:
-        """Make the folder, or go on with it if ``identity`` made it."""
-        marker = self.root / MARKER
-        if marker.is_file():
-            self._check_identity(load(marker), identity)
+        """Make the folder, or go on with it if ``identity`` made it.
+
+        No other process can claim it until :meth:`release`, or the end of
+        this one.
+        """
+        self._refuse_foreign_files()
+        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=LOCK_SECONDS)
+        except Timeout:
+            raise SubmissionError(
+                f'--out {self.root} is in use by another process, and nothing '
+                'was touched: wait for its end, or name another folder.'
+            ) from None
+        try:
+            self._mark(identity)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let other processes go on with the folder."""
+        self._lock.release()
+
+    def _refuse_foreign_files(self) -> None:
+        if not self.root.exists() or (self.root / MARKER).is_file():
             return
-        if self.root.exists() and not self._is_empty():
+        # The lock, and what a kill while the marker was written leaves.
+        ours = f'.{MARKER}.'
+        if not self.root.is_dir() or not all(
+            path.name.startswith(ours) for path in self.root.iterdir()
+        ):
             raise SubmissionError(
                 f'--out {self.root} holds files that are not a submission of '
                 'this tool, and nothing was touched: name a new or empty '
                 'folder.'
             )
-        self.root.mkdir(parents=True, exist_ok=True)
-        with atomic_write(marker) as part:
-            dump(identity, part, file_format='json', indent=2)
 
-    def _is_empty(self) -> bool:
-        if not self.root.is_dir():
-            return False
-        # What a kill while the marker was written leaves behind is our own.
-        ours = f'.{MARKER}.'
-        return all(path.name.startswith(ours) for path in self.root.iterdir())
-
-    def _check_identity(self, found: dict, identity: dict[str, str]) -> None:
+    def _mark(self, identity: dict[str, str]) -> None:
+        """Write down whose folder it is, or check it."""
+        marker = self.root / MARKER
+        if not marker.is_file():
+            self._refuse_foreign_files()
+            with atomic_write(marker) as part:
+                dump(identity, part, file_format='json', indent=2)
+            return
+        found = load(marker)
         differing = [
             key for key in identity if found.get(key) != identity[key]
         ]
@@ -59,7 +90,7 @@ class SubmissionFolder:
 
     def label_path(self, image: str) -> Path:
         """Where the label image of an image belongs."""
-        return self.root / self.form.folder / f'{Path(image).stem}.png'
+        return self.root / self.form.folder / label_name(image)
 
     def missing(self, images: Sequence[str]) -> list[int]:
         """Indices of the images that have no label image yet."""
@@ -90,8 +121,13 @@ class SubmissionFolder:
         path = self.label_path(image)
         with Image.open(image) as original:
             size = original.size
-        with Image.open(path) as label:
-            found, values = label.size, np.array(label)
+        try:
+            with Image.open(path) as label:
+                found, values = label.size, np.array(label)
+        except (OSError, SyntaxError) as error:
+            raise SubmissionError(
+                f'{path} cannot be read ({error}): delete it and run again.'
+            ) from error
         present = np.flatnonzero(np.bincount(values.ravel()))
         invalid = sorted({*present.tolist()} - {*self.form.label_ids})
         if found != size or values.ndim != 2 or invalid:
@@ -116,3 +152,14 @@ class SubmissionFolder:
                     for path, name in zip(paths, names, strict=True):
                         tar.add(path, name)
         return archive
+
+
+def label_name(image: str) -> str:
+    """The file name of an image's label image in the archive."""
+    name = Path(image).stem
+    if '\\' in name:
+        raise SubmissionError(
+            f'The name of {image} holds a backslash, which leads out of the '
+            'folder where an archive is unpacked on Windows: rename it.'
+        )
+    return f'{name}.png'

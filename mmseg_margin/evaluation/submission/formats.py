@@ -6,10 +6,11 @@ from pathlib import Path, PurePosixPath
 
 from mmengine.config import ConfigDict
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import registered_name
 
 
-class SubmissionError(ValueError):
+class SubmissionError(SettingError):
     """A submission that cannot be made, and what to do about it."""
 
 
@@ -23,6 +24,7 @@ class SubmissionFormat:
         archive: Name of the archive; its suffix is its kind.
         folder: Folder of the label images inside the archive.
         label_ids: Value in a label image of each class of the data set.
+        images: Number of images in the test split.
         coloured: Whether a label image carries the data set's palette.
         use_test_split: Points a data set's config at the unlabelled images.
     """
@@ -32,6 +34,7 @@ class SubmissionFormat:
     archive: str
     folder: str
     label_ids: tuple[int, ...]
+    images: int
     coloured: bool
     use_test_split: Callable[[ConfigDict], None]
 
@@ -68,6 +71,7 @@ FORMATS = (
         folder='',
         # The ids of the 19 evaluated classes among Cityscapes' 34.
         label_ids=(7, 8, 11, 12, 13, 17, *range(19, 29), 31, 32, 33),
+        images=1525,
         coloured=False,
         use_test_split=_use_cityscapes_test,
     ),
@@ -78,6 +82,7 @@ FORMATS = (
         folder='',
         # 0 is 'other', which is not evaluated.
         label_ids=tuple(range(1, 151)),
+        images=3352,
         coloured=False,
         use_test_split=_use_ade20k_test,
     ),
@@ -87,6 +92,7 @@ FORMATS = (
         archive='results.tgz',
         folder='results/VOC2012/Segmentation/comp6_test_cls',
         label_ids=tuple(range(21)),
+        images=1456,
         coloured=True,
         use_test_split=_use_voc2012_test,
     ),

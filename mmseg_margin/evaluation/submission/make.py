@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,8 +14,8 @@ from mmengine.runner import Runner
 from mmseg.registry import DATASETS
 
 from ..pipelines import without_annotations
-from .folder import SubmissionFolder
-from .formats import SubmissionError, find_format
+from .folder import SubmissionFolder, label_name
+from .formats import SubmissionError, SubmissionFormat, find_format
 
 T = TypeVar('T')
 
@@ -37,28 +38,41 @@ def make_submission(cfg: Config, output_dir: str) -> None:
 
     def claim() -> tuple[list[str], list[int]]:
         images = list_images(dataset)
-        folder.claim(run_identity(cfg, form.dataset))
+        folder.claim(run_identity(cfg, form.dataset, images))
         return images, folder.missing(images)
 
     images, missing = _on_main_process(claim)
-    if missing:
-        dataset.indices = missing
-        cfg.test_evaluator = {
-            'type': 'SubmissionMetric',
-            'output_dir': str(output_dir),
-            'dataset': form.dataset,
-        }
-        Runner.from_cfg(cfg).test()
-    if is_main_process():
-        for image in images:
-            folder.check(image)
-        archive = folder.pack(images)
-        print(
-            f'{len(images)} label images ({len(missing)} new) in '
-            f'{folder.root}, each checked for its size and its values.\n'
-            f'Upload {archive} ({archive.stat().st_size / 2**20:.1f} MiB) '
-            f'to {form.server}'
-        )
+    try:
+        if missing:
+            dataset.indices = missing
+            cfg.test_evaluator = {
+                'type': 'SubmissionMetric',
+                'output_dir': str(output_dir),
+                'dataset': form.dataset,
+            }
+            Runner.from_cfg(cfg).test()
+        if is_main_process():
+            for image in images:
+                folder.check(image)
+            archive = folder.pack(images)
+            print(
+                f'{len(images)} label images ({len(missing)} new) in '
+                f'{folder.root}, each checked for its size and its values.\n'
+                f'{_what_to_do(archive, form, len(images))}'
+            )
+    finally:
+        folder.release()
+
+
+def _what_to_do(archive: Path, form: SubmissionFormat, images: int) -> str:
+    size = f'{archive} ({archive.stat().st_size / 2**20:.1f} MiB)'
+    if images == form.images:
+        return f'Upload {size} to {form.server}'
+    return (
+        f'Warning: {size} is not a whole submission: the test split of '
+        f'{form.dataset} has {form.images:,} images, not {images:,}. Complete '
+        'the download and give the same command with another --out.'
+    )
 
 
 def list_images(dataset: ConfigDict) -> list[str]:
@@ -74,7 +88,7 @@ def list_images(dataset: ConfigDict) -> list[str]:
         )
     built = DATASETS.build(dict(dataset, pipeline=[], serialize_data=False))
     images = [built.get_data_info(i)['img_path'] for i in range(len(built))]
-    names = Counter(Path(image).stem for image in images)
+    names = Counter(map(label_name, images))
     repeated = [name for name, count in names.items() if count > 1]
     if not images or repeated:
         raise SubmissionError(
@@ -85,20 +99,24 @@ def list_images(dataset: ConfigDict) -> list[str]:
     return images
 
 
-def run_identity(cfg: Config, dataset: str) -> dict[str, str]:
+def run_identity(
+    cfg: Config, dataset: str, images: Sequence[str]
+) -> dict[str, str]:
     """What decides the predictions, so that two runs are never mixed."""
     checkpoint = Path(cfg.load_from)
     if checkpoint.is_file():
         weights = _file_digest(checkpoint)
     else:
         weights = str(cfg.load_from)
-    model = cfg.model.get('module', cfg.model)
-    pipeline = cfg.test_dataloader.dataset.pipeline
+    files = [(os.path.realpath(image), os.stat(image)) for image in images]
     return {
         'dataset': dataset,
+        'images': _digest(
+            [(path, stat.st_size, stat.st_mtime_ns) for path, stat in files]
+        ),
         'checkpoint': weights,
-        'pipeline': _digest(pipeline),
-        'test_cfg': _digest(model.get('test_cfg')),
+        'pipeline': _digest(cfg.test_dataloader.dataset.pipeline),
+        'model': _digest(cfg.model),
     }
 
 

@@ -1,5 +1,6 @@
 """The folder of a submission: whose files it holds, and what is in them."""
 
+import os
 import tarfile
 import zipfile
 
@@ -12,6 +13,8 @@ from mmseg_margin.evaluation.submission import (
     SubmissionFolder,
     find_format,
 )
+from mmseg_margin.evaluation.submission import folder as folder_module
+from tests.processes import FORK, wait_for
 
 IDENTITY = {'dataset': 'CityscapesDataset', 'checkpoint': 'a'}
 
@@ -32,7 +35,7 @@ def snapshot(root) -> dict:
     return {
         path: (path.read_bytes(), path.stat().st_mtime_ns)
         for path in root.rglob('*')
-        if path.is_file()
+        if path.is_file() and path.suffix != '.lock'
     }
 
 
@@ -66,6 +69,38 @@ def test_predictions_of_two_checkpoints_are_not_mixed(tmp_path):
     make_folder(tmp_path).claim(IDENTITY)
     with pytest.raises(SubmissionError, match=r'different: checkpoint\)'):
         make_folder(tmp_path).claim({**IDENTITY, 'checkpoint': 'b'})
+
+
+def claim_and_hold(root, number, barrier, results) -> None:
+    """The body of a process; the lock is kept until all have tried."""
+    folder_module.LOCK_SECONDS = 0.0
+    own = make_folder(root)
+    barrier.wait()
+    try:
+        own.claim({**IDENTITY, 'checkpoint': str(number)})
+        results.put(number)
+    except SubmissionError:
+        pass
+    barrier.wait()
+
+
+def test_of_simultaneous_claims_exactly_one_wins(tmp_path):
+    for attempt in range(int(os.environ.get('MMSEG_MARGIN_CLAIMS', 3))):
+        barrier, results = FORK.Barrier(4), FORK.Queue()
+        root = tmp_path / str(attempt)
+        processes = [
+            FORK.Process(
+                target=claim_and_hold, args=(root, number, barrier, results)
+            )
+            for number in range(4)
+        ]
+        for process in processes:
+            process.start()
+        assert wait_for(processes, 60) == [0] * 4
+        winner = results.get(timeout=5)
+        assert results.empty()
+        # What is left belongs to the winner.
+        make_folder(root).claim({**IDENTITY, 'checkpoint': str(winner)})
 
 
 def test_a_kill_while_claiming_does_not_lock_the_folder(tmp_path):
@@ -165,3 +200,19 @@ def test_a_label_image_the_server_would_refuse(
     Image.fromarray(pixels).save(path)
     with pytest.raises(SubmissionError, match=message):
         folder.check(image)
+
+
+def test_a_truncated_label_image_is_named(tmp_path):
+    (image,) = make_images(tmp_path, 1)
+    out = make_folder(tmp_path / 'out')
+    out.write(image, np.random.default_rng(0).integers(0, 19, (5, 9)), [])
+    path = out.label_path(image)
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(SubmissionError, match=f'{path.name} cannot be read'):
+        out.check(image)
+
+
+def test_no_name_leads_out_of_the_archive(tmp_path):
+    with pytest.raises(SubmissionError, match='backslash'):
+        make_folder(tmp_path).pack([r'ulm\..\..\evil_leftImg8bit.png'])
+    assert list(tmp_path.iterdir()) == []

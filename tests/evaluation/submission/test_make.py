@@ -15,6 +15,7 @@ from mmseg_margin.evaluation import (
     make_submission,
     use_tta,
 )
+from mmseg_margin.evaluation.submission import find_format
 from tests.evaluation.fakes import (
     TEST_SIZES,
     predict,
@@ -69,6 +70,7 @@ def test_the_archive_holds_the_models_predictions(
         np.testing.assert_array_equal(found, prediction)
         assert len(np.unique(found)) > 3
     assert {path.name for path in out.iterdir()} == {
+        '.submission.json.lock',
         'cityscapes.zip',
         'submission.json',
         *(image.name for image in images),
@@ -76,6 +78,8 @@ def test_the_archive_holds_the_models_predictions(
     said = capsys.readouterr().out
     assert '5 label images (5 new)' in said
     assert 'cityscapes.zip' in said
+    assert 'has 1,525 images, not 5' in said
+    assert 'Upload' not in said
 
 
 def test_a_second_run_makes_only_what_is_missing(
@@ -99,6 +103,29 @@ def test_other_views_do_not_go_into_the_same_folder(checkpoint, config, out):
     with pytest.raises(SubmissionError, match='different: pipeline'):
         make_submission(load(config, checkpoint, 'flip'), str(out))
     assert [path.read_bytes() for path in sorted(out.iterdir())] == before
+
+
+def test_other_images_or_another_model_are_another_run(
+    cityscapes, checkpoint, config, out, tmp_path
+):
+    other = load(config, checkpoint)
+    other.model.decode_head.align_corners = True
+    with pytest.raises(SubmissionError, match='different: model'):
+        make_submission(other, str(out))
+    root = shutil.copytree(cityscapes, tmp_path / 'copy')
+    other = load(write_config(tmp_path / 'other.py', root), checkpoint)
+    with pytest.raises(SubmissionError, match='different: images'):
+        make_submission(other, str(out))
+
+
+def test_a_whole_submission_is_to_be_uploaded(
+    checkpoint, config, out, capsys, monkeypatch
+):
+    # Frozen, and shared by all tests.
+    form = find_format({'type': 'CityscapesDataset'})
+    monkeypatch.setitem(vars(form), 'images', len(TEST_SIZES))
+    make_submission(load(config, checkpoint), str(out))
+    assert f'Upload {out / "cityscapes.zip"}' in capsys.readouterr().out
 
 
 def test_a_spoilt_label_image_is_found(checkpoint, config, out):
