@@ -1,5 +1,6 @@
 """Checkpoints are written whole, and read as weights, never as programs."""
 
+import functools
 import os
 import pickle
 import struct
@@ -8,6 +9,8 @@ from typing import Any
 
 import torch
 from mmengine.fileio import LocalBackend
+
+from mmseg_margin.errors import MissingFileError, SettingError
 
 from .atomic_write import StrPath, atomic_write
 
@@ -25,7 +28,7 @@ LOADING_ERRORS = (
 )
 
 
-class CheckpointError(ValueError):
+class CheckpointError(SettingError):
     """A checkpoint that is damaged or holds more than weights."""
 
 
@@ -77,7 +80,7 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
     """Load a checkpoint file; nothing that it holds is executed."""
     path = os.path.expanduser(filename)
     if not os.path.isfile(path):
-        raise FileNotFoundError(
+        raise MissingFileError(
             f'The checkpoint {filename} does not exist: give the path to a '
             '.pth file.'
         )
@@ -96,6 +99,23 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
             f'The checkpoint {filename} cannot be loaded ({first_line}): copy '
             'it again, or take an earlier one.'
         ) from error
+
+
+def named_download(download: Callable[..., Any]) -> Callable[..., Any]:
+    """Say what to do if a loader of mmengine cannot get the weights."""
+
+    @functools.wraps(download)
+    def load(filename: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return download(filename, *args, **kwargs)
+        except (ImportError, LookupError, OSError) as error:
+            raise CheckpointError(
+                f'The weights {filename} cannot be had ({error}): begin '
+                'without them, by --cfg-options model.pretrained=None '
+                'model.backbone.init_cfg=None, or name a file there.'
+            ) from error
+
+    return load
 
 
 def _reason(path: str) -> str:

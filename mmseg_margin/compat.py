@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from .errors import DataSetError
+
 INSTALL_HINT = (
     'MMSegmentation is not installed: '
     "run pip install 'mmseg_margin[onedl]' (maintained forks) "
@@ -51,6 +53,7 @@ def switch_on() -> None:
     let_configs_inherit()
     let_checkpoints_load()
     let_checkpoints_be_whole()
+    let_bad_images_be_named()
 
 
 def let_configs_inherit() -> None:
@@ -96,7 +99,7 @@ def let_checkpoints_load() -> None:
     from mmengine.logging import HistoryBuffer
     from mmengine.runner import CheckpointLoader
 
-    from .checkpoints import load_from_local
+    from .checkpoints import load_from_local, named_download
 
     declare = getattr(torch.serialization, 'add_safe_globals', None)
     if declare is None:
@@ -124,6 +127,9 @@ def let_checkpoints_load() -> None:
             (method_of_history_buffer, 'builtins.getattr'),
         ]
     )
+    schemes = CheckpointLoader._schemes
+    for prefix, download in schemes.items():
+        schemes[prefix] = named_download(download)
     CheckpointLoader.register_scheme('', load_from_local, force=True)
     if NO_WEIGHTS_ONLY not in os.environ:
         os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')
@@ -161,6 +167,26 @@ def let_checkpoints_be_whole() -> None:
     for name in ('_save_checkpoint_with_step', '_save_best_checkpoint'):
         save = getattr(CheckpointHook, name)
         setattr(CheckpointHook, name, removing_last(save))
+
+
+def let_bad_images_be_named() -> None:
+    """Make an emptied or damaged image an error that names the file."""
+    import cv2
+    from mmcv.transforms import LoadImageFromFile
+
+    load = LoadImageFromFile.transform
+
+    @functools.wraps(load)
+    def transform(self: LoadImageFromFile, results: dict) -> dict | None:
+        try:
+            return load(self, results)
+        except (AssertionError, cv2.error) as error:
+            raise DataSetError(
+                f'The image {results["img_path"]} is empty or damaged: copy '
+                'it again, or take it out of the data set.'
+            ) from error
+
+    LoadImageFromFile.transform = transform
 
 
 class ResumedBatches:

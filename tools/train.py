@@ -8,6 +8,7 @@ from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
     load_config,
+    override,
     prepare_for_device,
     set_work_dir,
 )
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.loss:
         swap_loss(cfg, args.loss)
     # After the swap, so that the options reach the new objective.
-    cfg.merge_from_dict(args.cfg_options or {})
+    override(cfg, args.cfg_options)
     cfg.launcher = args.launcher
     cfg.resume = args.resume
     set_work_dir(cfg, args.config, args.work_dir)

@@ -14,6 +14,7 @@ from mmengine.registry import init_default_scope
 from mmseg.registry import DATASETS
 
 from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.errors import SettingError
 from mmseg_margin.stats import (
     DataSetError,
     LabelRange,
@@ -104,7 +105,7 @@ def _write_config(cfg: Config, path: Path) -> None:
     """Keep a run's config; one that differs belongs to another comparison."""
     text = cfg.pretty_text
     if path.exists() and path.read_text('utf-8') != text:
-        raise ValueError(
+        raise SettingError(
             f'{path} is from a comparison with other settings: choose '
             'another --out, or remove that folder to do the run again.'
         )

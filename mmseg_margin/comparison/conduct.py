@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from rich.progress import MofNCompleteColumn, Progress
 
+from mmseg_margin.errors import MarginError
 from mmseg_margin.stats.scan import available_cores
 
 from .curves_hook import CURVES_FILE
@@ -20,7 +21,7 @@ LOG_FILE = 'log.txt'
 POLL_SECONDS = 2.0
 
 
-class RunFailedError(ChildProcessError):
+class RunFailedError(MarginError):
     """A run ended without a result; the message names its log."""
 
 

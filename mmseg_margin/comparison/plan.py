@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import flags
 from mmseg_margin.tooling.objectives import swap_loss
 from mmseg_margin.tooling.training_flags import without_validation
@@ -76,7 +77,7 @@ def run_config(
 def training_iterations(cfg: Config) -> int:
     iterations = cfg.train_cfg.get('max_iters')
     if iterations is None:
-        raise ValueError(
+        raise SettingError(
             'The config trains by epochs: give it an IterBasedTrainLoop with '
             'max_iters, so that every objective gets the same iterations.'
         )

@@ -12,6 +12,8 @@ from mmengine.fileio import get
 from mmseg.registry import METRICS
 from numpy.typing import NDArray
 
+from mmseg_margin.errors import SettingError
+
 from .submission import find_format
 
 ImageStats = tuple[NDArray, dict[str, dict[str, dict]]]
@@ -78,7 +80,7 @@ class CityscapesScoresMetric(BaseMetric):
         """
         matrix = self._evaluation.generateMatrix(self._args)
         if truth.max() >= len(matrix):
-            raise ValueError(
+            raise SettingError(
                 f'Label {truth.max()} is not an id of Cityscapes (0 to '
                 f'{len(matrix) - 1}): the {LABEL_IDS} files are not its own.'
             )

@@ -6,6 +6,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.stats import ClassStats
 
 CountsSource = Sequence[int] | str | PathLike[str] | None
@@ -39,14 +40,14 @@ class TakesClassCounts:
     def counts_of(self, num_classes: int) -> NDArray[np.int64]:
         """The counts, if they are there and fit the evaluated data set."""
         if self.class_counts is None:
-            raise ValueError(
+            raise SettingError(
                 f'{type(self).__name__} has no class counts of the training '
                 'set: give class_counts=, test a checkpoint that was trained '
                 "with ClassStatsHook, or add dict(type='TrainingCountsHook') "
                 'to custom_hooks.'
             )
         if len(self.class_counts) != num_classes:
-            raise ValueError(
+            raise SettingError(
                 f'class_counts has {len(self.class_counts)} entries, but the '
                 f'data set has {num_classes} classes: count the training set '
                 'of this config.'

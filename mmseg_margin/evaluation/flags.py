@@ -6,6 +6,7 @@ from pathlib import Path
 from mmengine.config import Config
 from mmseg.registry import METRICS
 
+from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.walks import add_hook, registered_name
 
 METRIC_CHOICES = ('tail', 'bound', 'gap', 'cityscapes')
@@ -14,13 +15,13 @@ METRIC_CHOICES = ('tail', 'bound', 'gap', 'cityscapes')
 def check_test(cfg: Config) -> None:
     """Stop early if there is nothing to test, or no checkpoint."""
     if cfg.get('test_dataloader') is None or cfg.get('test_evaluator') is None:
-        raise ValueError(
+        raise SettingError(
             'The config has no test_dataloader or no test_evaluator: add '
             'them, for example test_dataloader = val_dataloader.'
         )
     is_url = '://' in cfg.load_from
     if not is_url and not Path(cfg.load_from).is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             f'The checkpoint {cfg.load_from} does not exist: give the path '
             'to a .pth file, for example from the work dir of a training.'
         )
@@ -74,7 +75,7 @@ def keep_predictions(cfg: Config, output_dir: str) -> None:
             if 'keep_results' in parameters:
                 metric['keep_results'] = True
             return
-    raise ValueError(
+    raise SettingError(
         f'--out {output_dir}: no metric in test_evaluator writes predictions; '
         'add one, for example IoUMetric.'
     )
@@ -86,7 +87,7 @@ def show_predictions(
     """Let upstream's visualisation hook draw every prediction."""
     hook = (cfg.get('default_hooks') or {}).get('visualization')
     if hook is None:
-        raise ValueError(
+        raise SettingError(
             '--show and --show-dir need default_hooks.visualization='
             "dict(type='SegVisualizationHook') in the config."
         )

@@ -10,6 +10,7 @@ from mmengine.runner.amp import autocast
 from mmseg.registry import DATASETS, HOOKS
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import leaf_datasets
 
 from .margin_bound_metric import MarginBoundMetric
@@ -38,7 +39,7 @@ class GeneralisationGapHook(Hook):
 
     def __init__(self, num_images: int = 100) -> None:
         if num_images < 1:
-            raise ValueError(
+            raise SettingError(
                 f'num_images={num_images} is no sample: choose 1 or more.'
             )
         self.num_images = num_images

@@ -11,6 +11,7 @@ from mmseg.registry import METRICS
 from prettytable import PrettyTable
 from torch import Tensor
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import margin_offsets
 
 from .class_counts import CountsSource, TakesClassCounts
@@ -105,13 +106,13 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
     def _check(self, scores: Tensor, labels: Tensor) -> None:
         num_classes = len(self.class_names)
         if len(scores) != num_classes:
-            raise ValueError(
+            raise SettingError(
                 f'MarginBoundMetric needs a score for each of the '
                 f'{num_classes} classes, got {len(scores)}: a head with one '
                 'sigmoid output has no margin between classes.'
             )
         if labels.numel() and labels.max() >= num_classes:
-            raise ValueError(
+            raise SettingError(
                 f'Label {int(labels.max())} is neither one of the '
                 f'{num_classes} classes nor ignore_index='
                 f'{self.ignore_index}: check the label mapping.'

@@ -14,6 +14,7 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 from torch import Tensor
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import leaf_datasets, registered_name
 
 from .pipelines import loads_annotations
@@ -33,7 +34,7 @@ def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
     back before they are compared with them.
     """
     if mode not in MODES:
-        raise ValueError(f'tta={mode!r} is not one of {MODES}.')
+        raise SettingError(f'tta={mode!r} is not one of {MODES}.')
     load, *steps = copy.deepcopy(list(test_pipeline))
     pack = steps.pop()
     labels = [[step] for step in steps if loads_annotations(step)]

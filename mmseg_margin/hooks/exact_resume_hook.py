@@ -9,6 +9,7 @@ from mmseg.registry import HOOKS
 from torch.utils.data import DataLoader
 
 from mmseg_margin.compat import draw_batches_from
+from mmseg_margin.errors import SettingError
 
 from .seeded_batches import SeededBatchSampler, seed_generators
 
@@ -52,7 +53,7 @@ class ExactResumeHook(Hook):
         # A runner need not have a config, but it keeps what it builds lazily.
         settings = runner._train_dataloader
         if not isinstance(settings, dict) or settings.get('batch_sampler'):
-            raise ValueError(
+            raise SettingError(
                 'ExactResumeHook needs a train_dataloader given as a config, '
                 'with a sampler and without a batch_sampler: change that, or '
                 'leave the hook out.'

@@ -14,6 +14,8 @@ from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
+from mmseg_margin.errors import SettingError
+
 from .coplenet_blocks import ASPP, ConvBlock, DownBlock, UpBlock
 
 
@@ -45,13 +47,13 @@ class COPLENet(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         if len(dropout) != len(widths):
-            raise ValueError(
+            raise SettingError(
                 f'dropout={dropout} needs one ratio for each of the '
                 f'{len(widths)} levels of widths={widths}.'
             )
         levels = list(pairwise(widths))
         if any(deep != 2 * width for width, deep in levels):
-            raise ValueError(
+            raise SettingError(
                 f'widths={widths} must double at every level, because pooled '
                 'maxima and averages are concatenated.'
             )

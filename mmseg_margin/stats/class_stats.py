@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmseg_margin.atomic_write import StrPath, atomic_write_text
+from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import MarginOffsets, margin_offsets
 
 from .provenance import Provenance
@@ -40,7 +41,7 @@ class ClassStats:
     def __post_init__(self) -> None:
         check_texts('classes', self.classes)
         if not self.classes:
-            raise ValueError('classes is empty: name at least one class.')
+            raise SettingError('classes is empty: name at least one class.')
         for name in ('counts', 'images', 'image_pixels'):
             check_ints(name, getattr(self, name), len(self.classes))
         check_int('ignored', self.ignored)
@@ -52,7 +53,7 @@ class ClassStats:
         for index, pixels in enumerate(self.counts):
             shown_in = self.images[index], self.image_pixels[index]
             if pixels and (not shown_in[0] or shown_in[1] < pixels):
-                raise ValueError(
+                raise SettingError(
                     f'counts[{index}] is {pixels}, which contradicts '
                     f'images[{index}] = {shown_in[0]} and '
                     f'image_pixels[{index}] = {shown_in[1]}.'
@@ -81,7 +82,7 @@ class ClassStats:
     def merge(self, other: 'ClassStats') -> 'ClassStats':
         """The statistics of both data sets together."""
         if self.classes != other.classes:
-            raise ValueError(
+            raise SettingError(
                 'classes differ, so the statistics cannot be merged: '
                 f'{self.classes} and {other.classes}.'
             )
@@ -103,7 +104,7 @@ class ClassStats:
         """Validate what :meth:`to_dict` made."""
         values = check_fields('class statistics', data, _FIELDS)
         if values.pop('format', None) != JSON_FORMAT:
-            raise ValueError(
+            raise SettingError(
                 f'format is not {JSON_FORMAT!r}: write the file again with '
                 'tools/class_stats.py.'
             )
@@ -112,7 +113,7 @@ class ClassStats:
         )
         missing = [name for name in _REQUIRED if name not in values]
         if missing:
-            raise ValueError(f'{missing[0]} is missing.')
+            raise SettingError(f'{missing[0]} is missing.')
         stats = cls(**values, provenance=Provenance(**provenance))
         stats._check_consistency()
         return stats
@@ -132,7 +133,7 @@ class ClassStats:
             # RecursionError: text that nests ten thousand brackets.
             return cls.from_dict(json.loads(_read_text(path)))
         except (ValueError, RecursionError) as error:
-            raise ValueError(
+            raise SettingError(
                 f'{path} does not hold class statistics: {error}'
             ) from error
 
@@ -141,7 +142,7 @@ def _read_text(path: StrPath) -> str:
     with open(path, encoding='utf-8') as file:
         text = file.read(LONGEST_TEXT + 1)
     if len(text) > LONGEST_TEXT:
-        raise ValueError(f'it is longer than {LONGEST_TEXT:,} characters.')
+        raise SettingError(f'it is longer than {LONGEST_TEXT:,} characters.')
     return text
 
 

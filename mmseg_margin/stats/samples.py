@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Subset
 
+from mmseg_margin.errors import SettingError
+
 from .label_loader import LabelLoader
 from .loaders import make_loader
 
@@ -82,7 +84,7 @@ def _walk(
     if hasattr(dataset, 'dataset'):  # RepeatDataset, MultiImageMixDataset, ..
         return _walk(dataset.dataset, leaves)
     if not hasattr(dataset, 'get_data_info'):
-        raise ValueError(
+        raise SettingError(
             f'{type(dataset).__name__} has no get_data_info(), so its '
             'annotation files cannot be found: derive it from '
             'BaseSegDataset, or give class_counts to the loss.'

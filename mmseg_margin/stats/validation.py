@@ -5,25 +5,27 @@ from collections.abc import Sequence
 from reprlib import repr as short
 from typing import Any
 
+from mmseg_margin.errors import SettingError
+
 INT64_MAX = 2**63 - 1
 
 
 def check_int(name: str, value: object, minimum: int | None = 0) -> None:
     """An integer of int64 range; JSON's true, 1.0 and NaN are not."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f'{name} must be an integer, got {short(value)}.')
+        raise SettingError(f'{name} must be an integer, got {short(value)}.')
     if minimum is not None and value < minimum:
-        raise ValueError(f'{name} must not be negative, got {short(value)}.')
+        raise SettingError(f'{name} must not be negative, got {short(value)}.')
     if abs(value) > INT64_MAX:
-        raise ValueError(f'{name} is larger than 2**63 - 1.')
+        raise SettingError(f'{name} is larger than 2**63 - 1.')
 
 
 def check_ints(name: str, values: object, length: int) -> None:
     """A list of ``length`` integers that are not negative."""
     if not isinstance(values, list):
-        raise ValueError(f'{name} must be a list, got {_type(values)}.')
+        raise SettingError(f'{name} must be a list, got {_type(values)}.')
     if len(values) != length:
-        raise ValueError(
+        raise SettingError(
             f'{name} has {len(values)} values for {length} classes.'
         )
     for index, value in enumerate(values):
@@ -33,13 +35,13 @@ def check_ints(name: str, values: object, length: int) -> None:
 def check_texts(name: str, values: object) -> None:
     """A list of different strings."""
     if not isinstance(values, list):
-        raise ValueError(f'{name} must be a list, got {_type(values)}.')
+        raise SettingError(f'{name} must be a list, got {_type(values)}.')
     for value in values:
         if not isinstance(value, str):
-            raise ValueError(f'{name} must be text, got {short(value)}.')
+            raise SettingError(f'{name} must be text, got {short(value)}.')
     value, times = Counter(values).most_common(1)[0] if values else ('', 0)
     if times > 1:
-        raise ValueError(f'{name} holds {short(value)} more than once.')
+        raise SettingError(f'{name} holds {short(value)} more than once.')
 
 
 def check_fields(
@@ -47,10 +49,10 @@ def check_fields(
 ) -> dict[str, Any]:
     """A JSON object with no field but the ``allowed`` ones, copied."""
     if not isinstance(data, dict):
-        raise ValueError(f'{name} must be a JSON object, got {_type(data)}.')
+        raise SettingError(f'{name} must be a JSON object, got {_type(data)}.')
     unknown = [key for key in data if key not in allowed]
     if unknown:
-        raise ValueError(f'{name} has an unknown field {short(unknown[0])}.')
+        raise SettingError(f'{name} has an unknown field {short(unknown[0])}.')
     return dict(data)
 
 

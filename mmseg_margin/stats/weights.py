@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mmseg_margin.errors import SettingError
+
 # To which power of 1 / N_k the weights go.
 POWERS = {'inverse': 1.0, 'sqrt': 0.5}
 WEIGHT_METHODS = (*POWERS, 'median', 'effective')
@@ -17,7 +19,7 @@ def check_weight_method(name: str, method: str | float) -> None:
     else:
         known = 0 <= method <= 1
     if not known:
-        raise ValueError(
+        raise SettingError(
             f'{name}={method!r} is not one of {WEIGHT_METHODS}, nor a power '
             'of the inverse frequency from 0 to 1.'
         )

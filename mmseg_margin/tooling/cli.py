@@ -5,18 +5,13 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mmengine.config import DictAction
 
 from mmseg_margin.compat import switch_on
-from mmseg_margin.stats import DataSetError
+from mmseg_margin.errors import MarginError
 
-# What bad input raises, here and in the libraries. Anything else is a defect
-# and keeps its traceback.
-EXPECTED_ERRORS = (DataSetError, ImportError, KeyError, OSError, ValueError)
-# mmengine takes whatever interrupts its formatting of a config for the latter.
-OF_A_DEAD_WORKER = (RuntimeError, SyntaxError)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'
 LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
@@ -46,23 +41,24 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
 
 
 def report_errors(main: Callable[..., None]) -> Callable[..., None]:
-    """Turn an expected error into one sentence and the exit code 1."""
+    """The outermost part of every tool: mistakes end in one sentence.
+
+    What is not a :class:`MarginError`, nor one of the accidents below, comes
+    out of somebody's code and keeps its traceback.
+    """
 
     @functools.wraps(main)
     def reporting_main(*args, **kwargs) -> None:
         switch_on()
         try:
             main(*args, **kwargs)
-        except (*EXPECTED_ERRORS, *OF_A_DEAD_WORKER) as raised:
-            dead_worker = _dead_worker(raised)
-            error = dead_worker or raised
-            is_expected = dead_worker or isinstance(raised, EXPECTED_ERRORS)
-            if os.environ.get(TRACEBACK_VARIABLE) or not is_expected:
+        except (Exception, KeyboardInterrupt) as error:
+            sentence = _sentence(error)
+            if sentence is None or os.environ.get(TRACEBACK_VARIABLE):
                 raise
-            print(f'error: {_describe(error)}', file=sys.stderr)
+            print(f'error: {sentence}', file=sys.stderr)
             print(
-                f'({type(error).__name__}; set {TRACEBACK_VARIABLE}=1 to see '
-                'where it comes from)',
+                f'(set {TRACEBACK_VARIABLE}=1 to see where it comes from)',
                 file=sys.stderr,
             )
             raise SystemExit(1) from None
@@ -70,26 +66,35 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
     return reporting_main
 
 
-def _dead_worker(error: BaseException | None) -> BaseException | None:
-    """What torch raised, wherever the main thread was, if a worker died."""
-    while error and not str(error).startswith('DataLoader worker'):
+def _sentence(error: BaseException) -> str | None:
+    """What to say instead of the traceback, if that is enough."""
+    if isinstance(error, MarginError):
+        # In a worker of a data loader torch puts a traceback before it.
+        kind = f'{type(error).__module__}.{type(error).__name__}: '
+        return str(error).rpartition(kind)[2].rstrip()
+    # mmengine takes whatever interrupts its formatting of a config for a
+    # mistake in the config, so the causes count as well.
+    for each in _chain(error):
+        if isinstance(each, KeyboardInterrupt):
+            return (
+                'stopped by Ctrl-C. The same command goes on with what is '
+                'done; a training with --resume.'
+            )
+        if str(each).startswith('DataLoader worker'):
+            return (
+                f'{str(each).rstrip(". ")}. Mostly it was killed because the '
+                'memory was full: lower num_workers, prefetch_factor or '
+                'batch_size of the data loader.'
+            )
+        if isinstance(each, OSError) and each.errno in DISK_FULL:
+            return (
+                f'{each}: make room and start again, with --resume if it was '
+                'a training. No earlier file was damaged or removed.'
+            )
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error:
+        yield error
         error = error.__cause__ or error.__context__
-    return error
-
-
-def _describe(error: BaseException) -> str:
-    if _dead_worker(error) is error:
-        return (
-            f'{str(error).rstrip(". ")}. Mostly it was killed because the '
-            'memory was full: lower num_workers, prefetch_factor or '
-            'batch_size of the data loader.'
-        )
-    if isinstance(error, OSError) and error.errno in DISK_FULL:
-        return (
-            f'{error}: make room and start again, with --resume if it was a '
-            'training. No earlier file was damaged.'
-        )
-    # str() of a KeyError is the repr of its message.
-    if isinstance(error, KeyError) and error.args:
-        return str(error.args[0])
-    return str(error) or type(error).__name__

@@ -11,6 +11,7 @@ from typing import Any
 from mmengine.config import Config
 from mmseg.registry import DATASETS
 
+from mmseg_margin.errors import MissingFileError
 from mmseg_margin.walks import leaf_datasets
 
 LAYOUTS = 'see docs/datasets.md for the layout'
@@ -35,24 +36,24 @@ def _check_leaf(dataset: dict[str, Any], key: str) -> None:
         return
     root = dataset.get('data_root') or ''
     if root and not os.path.isdir(root):
-        raise FileNotFoundError(
+        raise MissingFileError(
             f'The data set folder {root} does not exist: put the data there '
             f'({LAYOUTS}) or set --cfg-options {key}=FOLDER.'
         )
     for prefix in (dataset.get('data_prefix') or {}).values():
         folder = os.path.join(root, prefix or '')
         if not os.path.isdir(folder):
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f'The data set folder {folder} does not exist: {LAYOUTS}.'
             )
         if not any(os.scandir(folder)):
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f'The data set folder {folder} is empty: {LAYOUTS}.'
             )
     _check_suffix(dataset, root)
     ann_file = dataset.get('ann_file')
     if ann_file and not os.path.exists(os.path.join(root, ann_file)):
-        raise FileNotFoundError(
+        raise MissingFileError(
             f'The list of images {os.path.join(root, ann_file)} does not '
             f'exist: {LAYOUTS}.'
         )
@@ -67,7 +68,7 @@ def _check_suffix(dataset: dict[str, Any], root: str) -> None:
     folder = os.path.join(root, prefix)
     names = (name for _, _, files in os.walk(folder) for name in files)
     if not any(name.endswith(suffix) for name in names):
-        raise FileNotFoundError(
+        raise MissingFileError(
             f'No file in {folder} ends with {suffix}: set img_suffix of the '
             f'data set to the ending of its images, or {LAYOUTS}.'
         )

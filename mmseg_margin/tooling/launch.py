@@ -10,6 +10,7 @@ from mmengine.logging import print_log
 from mmengine.runner import Runner
 from mmseg.registry import RUNNERS
 
+from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.walks import nodes
 
 NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
@@ -18,14 +19,28 @@ NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     """Read a config, its ``mmseg::`` bases included, and override it."""
     if not Path(path).is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             f'The config {path} does not exist: give the path to a config '
             'file, for example one from configs/.'
         )
-    cfg = Config.fromfile(path)
-    if options:
-        cfg.merge_from_dict(options)
+    try:
+        cfg = Config.fromfile(path)
+    except (SyntaxError, FileNotFoundError) as error:  # the latter for a base
+        raise SettingError(
+            f'The config {path} cannot be read: {error}'
+        ) from error
+    override(cfg, options)
     return cfg
+
+
+def override(cfg: Config, options: dict[str, Any] | None) -> None:
+    """What ``--cfg-options`` says."""
+    try:
+        cfg.merge_from_dict(options or {})
+    except (AttributeError, LookupError, TypeError) as error:
+        raise SettingError(
+            f'--cfg-options {options} do not fit the config: {error}'
+        ) from error
 
 
 def set_work_dir(cfg: Config, path: str, work_dir: str | None) -> None:

@@ -9,6 +9,7 @@ from mmengine.registry import init_default_scope
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.presets import KNOWN as SETTINGS_OF_MARGIN
 from mmseg_margin.walks import add_hook, as_list, heads_of_config
 
@@ -35,7 +36,7 @@ def loss_config(objective: str) -> dict[str, Any]:
     """
     name, _, settings = objective.partition(':')
     if name not in OBJECTIVES:
-        raise ValueError(
+        raise SettingError(
             f'The objective {objective!r} is not known: take one of '
             f'{", ".join(OBJECTIVES)}, with settings as in margin:tau=20.'
         )
@@ -43,7 +44,7 @@ def loss_config(objective: str) -> dict[str, Any]:
     for setting in filter(None, settings.split(',')):
         key, equals, value = setting.partition('=')
         if not equals:
-            raise ValueError(
+            raise SettingError(
                 f'The objective {objective!r} has a setting without a value: '
                 'write NAME:key=value,key=value.'
             )
@@ -57,7 +58,7 @@ def _check_setting(loss: str, key: str) -> None:
     if 'settings' in known:
         known[-1:] = SETTINGS_OF_MARGIN
     if key not in known:
-        raise ValueError(
+        raise SettingError(
             f'{loss} has no setting {key!r}: it has {", ".join(known)}.'
         )
 
@@ -74,7 +75,7 @@ def replace_losses(cfg: Config, loss: dict[str, Any]) -> None:
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     heads = heads_of_config(cfg.model).values()
     if not heads:
-        raise ValueError(
+        raise SettingError(
             '--loss found no decode_head in the model: it swaps the '
             'objective of segmentors with pixel-wise heads.'
         )
@@ -91,7 +92,7 @@ def _check_head(head: ConfigDict) -> None:
         head_type, BaseDecodeHead
     )
     if not pixel_wise or head.get('out_channels') == 1:
-        raise ValueError(
+        raise SettingError(
             f'--loss cannot change {head.type}: it has no scores for each '
             'pixel and class. Swap its losses in the config instead.'
         )

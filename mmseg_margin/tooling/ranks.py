@@ -14,6 +14,8 @@ from mmengine.config import Config
 from mmengine.dist import get_dist_info
 from torch import distributed
 
+from mmseg_margin.errors import SettingError
+
 # Rank, number of ranks and rank on this machine, as the launchers say them.
 VARIABLES = {
     'pytorch': ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
@@ -50,7 +52,7 @@ def init_distributed(cfg: Config) -> None:
         )
     except RuntimeError as error:
         place = f'{os.environ["MASTER_ADDR"]}:{os.environ["MASTER_PORT"]}'
-        raise ConnectionError(
+        raise SettingError(
             f'The {os.environ["WORLD_SIZE"]} ranks did not meet at {place}: '
             'start all of them, with the same MASTER_ADDR and a MASTER_PORT '
             'that is free.'
@@ -112,7 +114,7 @@ def _set_rank_variables(launcher: str) -> None:
         VARIABLES['pytorch'], VARIABLES[launcher], strict=True
     ):
         if source not in os.environ:
-            raise ValueError(
+            raise SettingError(
                 f'--launcher {launcher} found no {source} in the environment: '
                 f'start the ranks with {STARTERS[launcher]}.'
             )
@@ -121,7 +123,7 @@ def _set_rank_variables(launcher: str) -> None:
     if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:
         os.environ['MASTER_ADDR'] = _first_slurm_host()
     if 'MASTER_ADDR' not in os.environ:
-        raise ValueError(
+        raise SettingError(
             f'--launcher {launcher} found no MASTER_ADDR in the environment: '
             'set it to the host of rank 0.'
         )

@@ -2,6 +2,8 @@
 
 from mmengine.config import Config
 
+from mmseg_margin.errors import SettingError
+
 
 def use_amp(cfg: Config) -> None:
     """Mixed precision with a dynamic loss scale."""
@@ -9,7 +11,7 @@ def use_amp(cfg: Config) -> None:
     if wrapper.type == 'AmpOptimWrapper':
         return
     if wrapper.type != 'OptimWrapper':
-        raise ValueError(
+        raise SettingError(
             f'--amp works with OptimWrapper, not with {wrapper.type}: set '
             "optim_wrapper.type='AmpOptimWrapper' in the config."
         )
@@ -28,7 +30,7 @@ def without_validation(cfg: Config) -> None:
 def scale_learning_rate(cfg: Config) -> None:
     """Turn on mmengine's linear scaling rule."""
     if not (cfg.get('auto_scale_lr') or {}).get('base_batch_size'):
-        raise ValueError(
+        raise SettingError(
             '--auto-scale-lr needs auto_scale_lr.base_batch_size in the '
             'config: set it to the batch size that its learning rate is for.'
         )

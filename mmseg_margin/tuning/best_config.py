@@ -7,6 +7,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.tooling.objectives import replace_losses, swap_loss
 from mmseg_margin.walks import HEADS, heads_of_config
 
@@ -15,7 +16,7 @@ def check_inheritable(cfg: Config) -> None:
     """Whether a config file can have this one as its base."""
     heads = heads_of_config(cfg.model).values()
     if not all(isinstance(head.type, str) for head in heads):
-        raise ValueError(
+        raise SettingError(
             f'{cfg.filename} imports its classes, so no other config file '
             'can inherit it: write it out as one with '
             'mmengine.Config.fromfile(CONFIG).dump(FILE) and tune that.'

@@ -18,6 +18,8 @@ from optuna.pruners import MedianPruner
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
+from mmseg_margin.errors import SettingError
+
 from .space import Setting, Space
 
 STUDY_FILE = 'study.db'
@@ -142,7 +144,7 @@ class SharedStudy:
             return
         other = [name for name in identity if identity[name] != known[name]]
         if other:
-            raise ValueError(
+            raise SettingError(
                 f'{self.out} holds a search with another '
                 f'{", ".join(other)}: choose another --out, or remove that '
                 'folder to begin again.'

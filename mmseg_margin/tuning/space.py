@@ -13,6 +13,7 @@ from optuna.distributions import (
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.presets import PRESETS
 
 Setting = dict[str, Any]
@@ -41,7 +42,7 @@ RANGES = {'tau': (0.1, 1000.0), 'upsilon': (0.01, 100.0)}
 def setting_of(loss: dict[str, Any]) -> Setting:
     """The tuned parameters of a loss config, its defaults included."""
     if isinstance(loss.get('class_weight'), (list, tuple)):
-        raise ValueError(
+        raise SettingError(
             'The config gives class_weight as a list, which cannot be tuned: '
             "name a method there, for example class_weight='sqrt'."
         )

@@ -11,6 +11,7 @@ from optuna.trial import Trial, TrialState
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison.compare import make_study
+from mmseg_margin.errors import SettingError
 
 from .best_config import best_config_text, check_inheritable
 from .report import BEST_CONFIG, summary, write_report
@@ -37,9 +38,9 @@ def tune(
         All trials.
     """
     if trials < 1:
-        raise ValueError(f'--trials must be 1 or more, got {trials}.')
+        raise SettingError(f'--trials must be 1 or more, got {trials}.')
     if not cfg.get('val_dataloader'):
-        raise ValueError(
+        raise SettingError(
             'The config has no val_dataloader: add one with images that are '
             'neither trained nor tested on, because tuning decides on them.'
         )

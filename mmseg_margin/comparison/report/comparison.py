@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mmseg_margin.errors import SettingError
+
 from ..results import (
     RESULT_FILE,
     STUDY_FILE,
@@ -95,7 +97,7 @@ def load_comparison(out: Path) -> Comparison:
 def _check_classes(result: RunResult, study: Study, path: Path) -> None:
     found, expected = len(result.class_iou), len(study.classes)
     if found != expected:
-        raise ValueError(
+        raise SettingError(
             f'{path} has the IoU of {found} classes and the study '
             f'{expected}: it is from another comparison, so remove it.'
         )
