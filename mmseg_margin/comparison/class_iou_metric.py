@@ -1,11 +1,11 @@
 """ClassIoUMetric: TailIoUMetric with the IoU of each class by itself."""
 
+import math
 from collections.abc import Sequence
 
-import torch
 from mmseg.registry import METRICS
 
-from mmseg_margin.evaluation import TailIoUMetric
+from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 
 
 @METRICS.register_module()
@@ -23,11 +23,8 @@ class ClassIoUMetric(TailIoUMetric):
         )
 
     def compute_metrics(self, results: list) -> dict[str, float]:
-        intersect, union = (
-            torch.stack([areas[i] for areas in results]).sum(0) for i in (0, 1)
-        )
         self.class_iou = [
-            100 * float(i) / float(u) if u else None
-            for i, u in zip(intersect, union, strict=True)
+            None if math.isnan(iou) else iou
+            for iou in class_iou(results).tolist()
         ]
         return super().compute_metrics(results)

@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset
 
 from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.evaluation.tail_iou_metric import class_iou
 
 CURVES_FILE = 'curves.json'
 STATE_KEY = 'curves'
@@ -112,6 +113,5 @@ def measure(model: Any, loader: DataLoader, meta: dict) -> tuple[float, float]:
         terms = head.loss_by_feat(sample.seg_logits.data[None], [sample])
         losses.append(float(model.parse_losses(terms)[0]))
     model.train(was_training)
-    areas = [sum(each) for each in zip(*metric.results, strict=True)]
-    iou = (areas[0] / areas[1]).numpy()
-    return float(np.mean(losses)), 100 * float(np.nanmean(iou))
+    miou = float(np.nanmean(class_iou(metric.results)))
+    return float(np.mean(losses)), miou

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import margin_offsets
+from mmseg_margin.functional.margins import class_gaps
 
 from .class_counts import CountsSource, TakesClassCounts
-from .margin_sums import bound_scores, class_gaps, margin_sums
+from .margin_sums import bound_scores, margin_sums
 
 
 @METRICS.register_module()

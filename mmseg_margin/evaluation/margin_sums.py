@@ -1,4 +1,4 @@
-"""Eq. 11 and Theorem 1 from sums over pixels: what MarginBoundMetric adds up.
+"""Eq. 11 from sums over pixels: what MarginBoundMetric adds up.
 
 Sums are float64 of shape (6, K), one row for each of the names below. They
 are all that has to be kept of an image, and those of two images are added.
@@ -6,7 +6,6 @@ are all that has to be kept of an image, and those of two images are added.
 
 from enum import IntEnum
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -95,19 +94,3 @@ def bound_scores(sums: Tensor) -> dict[str, NDArray]:
         'bound': torch.where(iou.isnan(), iou, bound).numpy(),
         'inside': (inside / labelled.sum()).numpy(),
     }
-
-
-def class_gaps(
-    class_counts: NDArray, rho_0k: NDArray, rho_k0: NDArray, complexity: float
-) -> NDArray:
-    """The summands of Theorem 1's eps, (K,), nan where not defined.
-
-    Their mean is :func:`mmseg_margin.functional.generalisation_gap`.
-    """
-    counts = np.asarray(class_counts, dtype=np.float64)
-    root = np.sqrt(counts.sum() - counts)
-    scale = 4 * len(counts) * complexity
-    denominator = counts * rho_0k / scale - root
-    with np.errstate(invalid='ignore', divide='ignore'):
-        gaps = (root + np.sqrt(counts) * rho_0k / rho_k0) / denominator
-    return np.where(denominator > 0, gaps, np.nan)

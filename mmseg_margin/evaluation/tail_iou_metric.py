@@ -1,11 +1,16 @@
 """mIoU of the head, the middle and the tail of the class distribution."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from mmengine.logging import MMLogger
 from mmseg.evaluation import IoUMetric
 from mmseg.registry import METRICS
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from mmseg_margin.functional.objective import iou_lower_bound
 
 from .class_counts import CountsSource, TakesClassCounts
 
@@ -25,6 +30,20 @@ def split_by_frequency(class_counts: ArrayLike) -> dict[str, NDArray]:
     cuts = [third, len(ranked) - third]
     names = ('head', 'middle', 'tail')
     return dict(zip(names, np.split(ranked, cuts), strict=True))
+
+
+def class_iou(results: Sequence[Sequence[Tensor]]) -> NDArray:
+    """IoU of each class in percent, (K,), nan where it does not occur.
+
+    Args:
+        results: Of each image what upstream's IoUMetric keeps: the areas of
+            intersection, union, prediction and label, each (K,).
+    """
+    intersect, union, _, label = (
+        torch.stack(areas).sum(0) for areas in zip(*results, strict=True)
+    )
+    iou = iou_lower_bound(label, label - intersect, union - label)
+    return (100 * iou).numpy()
 
 
 @METRICS.register_module()
@@ -58,10 +77,7 @@ class TailIoUMetric(TakesClassCounts, IoUMetric):
                 "add dict(type='TrainingCountsHook') to custom_hooks."
             )
             return metrics
-        intersect, union = (
-            torch.stack([areas[i] for areas in results]).sum(0) for i in (0, 1)
-        )
-        iou = (100 * intersect / union).numpy()
+        iou = class_iou(results)
         thirds = split_by_frequency(self.counts_of(len(iou)))
         for name, members in thirds.items():
             if np.isfinite(iou[members]).any():

@@ -138,16 +138,27 @@ def generalisation_gap(
         eps, or nan where the theorem says nothing: a denominator that is not
         positive because the offsets are too small for this complexity.
     """
+    return float(np.mean(class_gaps(class_counts, rho_0k, rho_k0, complexity)))
+
+
+def class_gaps(
+    class_counts: ArrayLike,
+    rho_0k: ArrayLike,
+    rho_k0: ArrayLike,
+    complexity: float,
+) -> Array:
+    """The summand of each class in Theorem 1, (K,), nan where undefined."""
     _check_positive('complexity', complexity)
     counts = _as_counts(class_counts)
-    rho_0k = np.asarray(rho_0k, dtype=np.float64)
-    mu = np.asarray(rho_k0, dtype=np.float64) / rho_0k
-    num_classes = len(counts)
+    background_offset = np.asarray(rho_0k, dtype=np.float64)
     root = np.sqrt(counts.sum() - counts)
-    denominator = counts * rho_0k / (4 * num_classes * complexity) - root
-    if not (denominator > 0).all():
-        return float('nan')
-    return float(np.mean((root + np.sqrt(counts) / mu) / denominator))
+    scale = 4 * len(counts) * complexity
+    denominator = counts * background_offset / scale - root
+    # mu_k of an absent class is 0 / 0.
+    with np.errstate(invalid='ignore', divide='ignore'):
+        mu = np.asarray(rho_k0, dtype=np.float64) / background_offset
+        gaps = (root + np.sqrt(counts) / mu) / denominator
+    return np.where(denominator > 0, gaps, np.nan)
 
 
 def optimal_rho_0k(class_counts: ArrayLike, total: float) -> Array:

@@ -172,3 +172,11 @@ def test_corollary_1_no_other_offsets_of_the_same_sum_are_better(pixels, seed):
     other *= best.sum() / other.sum()
     worse = generalisation_gap(pixels, other, mu * other, complexity)
     assert math.isnan(worse) or gap <= worse * (1 + 1e-9)
+
+
+def test_algorithm_1_leaves_eps_undefined_from_a_complexity_on():
+    pixels = [9000, 700, 300]
+    offsets = margin_offsets(pixels, tau=10.0)
+    limit = 10.0 / (4 * len(pixels))
+    assert math.isnan(generalisation_gap(pixels, *offsets, limit))
+    assert generalisation_gap(pixels, *offsets, 0.999 * limit) > 0
