@@ -7,10 +7,13 @@ VENV := $(if $(filter onedl,$(STACK)),.venv,.venv-$(STACK))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 REQUIREMENTS := requirements/$(STACK).txt
-# Built wheels outlive a clone, because mmcv takes about 15 minutes to build.
-CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mmseg_margin
-WHEELS := $(CACHE)/wheels
-PIP := $(BIN)/python -m pip install --quiet --find-links $(WHEELS)
+PIP := $(BIN)/python -m pip install --quiet
+# Without a cache folder that can be written, everything stays in .venv: what
+# pip downloads, the wheel of mmcv, the label statistics.
+CACHE = "$${XDG_CACHE_HOME:-$$HOME/.cache}"
+ifneq ($(shell mkdir -p $(CACHE) 2>/dev/null && test -w $(CACHE) && echo yes),yes)
+export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/cache
+endif
 
 .PHONY: install test torture lint demo compare clean
 
@@ -20,7 +23,6 @@ $(STAMP): $(REQUIREMENTS) requirements/dev.txt setup.py
 	@test -f $(REQUIREMENTS) || { echo "STACK is onedl or openmmlab, not '$(STACK)'."; exit 1; }
 	@echo "Installing the $(STACK) stack into $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
-	@mkdir -p $(WHEELS)
 	$(MAKE) --no-print-directory $(STACK)-prerequisites
 	$(PIP) -r $(REQUIREMENTS)
 	$(PIP) --no-deps -e .
@@ -29,13 +31,17 @@ $(STAMP): $(REQUIREMENTS) requirements/dev.txt setup.py
 .PHONY: onedl-prerequisites openmmlab-prerequisites
 onedl-prerequisites:
 
-# mmcv compiles against the installed torch, hence without build isolation.
+# mmcv compiles against the installed torch, hence without build isolation. The
+# wheel outlives a clone, because it takes about 15 minutes to build.
+openmmlab-prerequisites: WHEELS = $(CACHE)/mmseg_margin/wheels
 openmmlab-prerequisites:
 	$(PIP) $$(grep -E '^(torch|setuptools|numpy)==' $(REQUIREMENTS)) wheel ninja
+	@mkdir -p $(WHEELS)
 	@ls $(WHEELS)/mmcv-*.whl >/dev/null 2>&1 || { \
 	  echo "Building mmcv once, about 15 minutes ..."; \
 	  $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 	    -w $(WHEELS) $$(grep '^mmcv==' $(REQUIREMENTS)); }
+	$(PIP) --find-links $(WHEELS) $$(grep '^mmcv==' $(REQUIREMENTS))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -62,9 +68,9 @@ COMPARE_CONFIG := $(wildcard configs/demo/*_r18-tiny_ce_*.py)
 
 demo: $(DEMO)/trained
 	$(BIN)/python tools/test.py $(DEMO_CONFIG) \
-	  $$(cat $(DEMO)/last_checkpoint) --work-dir $(DEMO)/test --metrics tail
+	  "$$(cat $(DEMO)/last_checkpoint)" --work-dir $(DEMO)/test --metrics tail
 	$(BIN)/python tools/mosaic.py $(DEMO_CONFIG) \
-	  $$(cat $(DEMO)/last_checkpoint) --out $(DEMO)/mosaic.png
+	  "$$(cat $(DEMO)/last_checkpoint)" --out $(DEMO)/mosaic.png
 
 $(DEMO)/trained: $(STAMP)
 	$(BIN)/python tools/make_instrument_parts.py
@@ -79,5 +85,13 @@ compare: $(STAMP)
 	  --losses ce lovasz $(RECOMMENDED) \
 	  --out work_dirs/compare-$(STACK)
 
+# What make has built, by name: data sets and trainings of yours stand in the
+# same folders.
+PARTS := data/instrument_parts
 clean:
-	rm -rf .venv .venv-openmmlab work_dirs data build *.egg-info
+	rm -rf .venv .venv-openmmlab build mmseg_margin.egg-info
+	rm -rf work_dirs/demo-onedl work_dirs/demo-openmmlab
+	rm -rf work_dirs/compare-onedl work_dirs/compare-openmmlab
+	if [ -f $(PARTS)/settings.json ]; then \
+	  rm -rf $(PARTS)/images $(PARTS)/labels $(PARTS)/settings.json; \
+	  rmdir $(PARTS) 2>/dev/null || true; fi

@@ -1,0 +1,112 @@
+"""make, really run, on a copy with an interpreter that only writes down."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# ``python -m venv DIR`` puts it there as well; anything else is written down.
+INTERPRETER = """#!/usr/bin/env bash
+if [ "$2" = venv ]; then
+  mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
+else
+  echo "${XDG_CACHE_HOME:-default}: $*" >> calls.txt
+fi
+"""
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """A clone in a folder with spaces in its name."""
+    folder = tmp_path / 'my own clone'
+    folder.mkdir()
+    for name in ('Makefile', 'setup.py', 'requirements', 'configs'):
+        (folder / name).symlink_to(ROOT / name)
+    python = folder / 'python'
+    python.write_text(INTERPRETER)
+    python.chmod(0o755)
+    return folder
+
+
+def make(clone: Path, *arguments: str, home: str) -> list[str]:
+    """What the interpreter was called with."""
+    environment = os.environ | {'HOME': home, 'PYTHON': './python'}
+    environment.pop('XDG_CACHE_HOME', None)
+    environment.pop('MAKEFLAGS', None)
+    done = subprocess.run(
+        ['make', *arguments],
+        cwd=clone,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = clone / 'calls.txt'
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+def test_spaces_in_paths(clone, tmp_path):
+    home = tmp_path / 'my home'
+    home.mkdir()
+    calls = make(clone, 'install', home=str(home))
+    assert calls == [
+        f'default: -m pip install --quiet {what}'
+        for what in ('-r requirements/onedl.txt', '--no-deps -e .')
+    ]
+    demo = clone / 'work_dirs' / 'demo-onedl'
+    demo.mkdir(parents=True)
+    (demo / 'last_checkpoint').write_text(f'{demo}/iter_9.pth')
+    calls = make(clone, 'demo', home=str(home))
+    assert f'{demo}/iter_9.pth --out {demo.relative_to(clone)}' in calls[-1]
+    wheels = home / '.cache' / 'mmseg_margin' / 'wheels'
+    assert not wheels.exists()
+    calls = make(clone, 'install', 'STACK=openmmlab', home=str(home))
+    assert (
+        f'default: -m pip wheel --quiet --no-deps --no-build-isolation -w '
+        f'{wheels} mmcv==2.1.0' in calls
+    )
+    assert wheels.is_dir()
+
+
+def test_a_home_that_cannot_be_written(clone):
+    for stack, venv in (('onedl', '.venv'), ('openmmlab', '.venv-openmmlab')):
+        calls = make(clone, 'install', f'STACK={stack}', home='/dev/null/me')
+        assert calls[-1].startswith(f'{clone}/{venv}/cache: -m pip install')
+    assert (clone / venv / 'cache' / 'mmseg_margin' / 'wheels').is_dir()
+
+
+def test_clean_removes_what_make_has_built(clone, tmp_path):
+    built = (
+        '.venv/bin/python',
+        'build/lib/x.py',
+        'mmseg_margin.egg-info/PKG-INFO',
+        'data/instrument_parts/images/train/00000.png',
+        'data/instrument_parts/labels/train/00000.png',
+        'data/instrument_parts/settings.json',
+        'work_dirs/demo-onedl/iter_1200.pth',
+        'work_dirs/compare-openmmlab/report.html',
+    )
+    mine = (
+        'data/cityscapes/gtFine/a.png',
+        'data/instrument_parts/notes.txt',
+        'data/list.txt',
+        'work_dirs/demo-of-mine/iter_80000.pth',
+        'work_dirs/deeplabv3plus/iter_80000.pth',
+        'mine.egg-info/PKG-INFO',
+    )
+    for name in (*built, *mine):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text(name)
+    make(clone, 'clean', home=str(tmp_path))
+    assert [name for name in built if (clone / name).exists()] == []
+    assert [name for name in mine if not (clone / name).exists()] == []
+    # Not made by the generator.
+    shutil.rmtree(clone / 'data' / 'instrument_parts')
+    (clone / built[3]).parent.mkdir(parents=True)
+    (clone / built[3]).write_text('mine')
+    make(clone, 'clean', home=str(tmp_path))
+    assert (clone / built[3]).read_text() == 'mine'
