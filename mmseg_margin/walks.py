@@ -37,9 +37,17 @@ def as_list(value: Any) -> list:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def value_of(node: Any, name: str) -> Any:
+    """A setting of a config or an attribute of what was built from it."""
+    if isinstance(node, Mapping):
+        return node.get(name)
+    return getattr(node, name, None)
+
+
 def leaf_datasets(dataset: Any) -> list[Any]:
     """The data sets inside all wrappers, be they built or configs."""
-    inner = _get(dataset, 'datasets') or as_list(_get(dataset, 'dataset'))
+    inner = value_of(dataset, 'datasets')
+    inner = inner or as_list(value_of(dataset, 'dataset'))
     if not inner:
         return [] if dataset is None else [dataset]
     return [leaf for part in inner for leaf in leaf_datasets(part)]
@@ -53,6 +61,15 @@ def add_hook(cfg: Config, name: str, **settings: Any) -> None:
             hook.update(settings)
             return
     cfg.custom_hooks = [*hooks, ConfigDict(type=name, **settings)]
+
+
+def add_import(cfg: Config, module: str) -> None:
+    """Let a config import a module wherever it is read."""
+    imports = as_list((cfg.get('custom_imports') or {}).get('imports'))
+    cfg.custom_imports = ConfigDict(
+        imports=list(dict.fromkeys([*imports, module])),
+        allow_failed_imports=False,
+    )
 
 
 def heads_of_config(model: Mapping[str, Any]) -> dict[str, ConfigDict]:
@@ -101,9 +118,3 @@ def modules(model: nn.Module) -> Iterator[tuple[str, Any]]:
     for name, module in model.named_modules():
         parts = (part for part in name.split('.') if part not in WRAPPERS)
         yield '.'.join(parts), module
-
-
-def _get(value: Any, name: str) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(name)
-    return getattr(value, name, None)

@@ -11,6 +11,7 @@ from torch.utils.data import Subset
 from mmseg_margin.hooks import ClassStatsHook
 from mmseg_margin.walks import (
     add_hook,
+    add_import,
     heads_of_config,
     heads_of_model,
     leaf_datasets,
@@ -50,6 +51,13 @@ def test_a_hook_is_added_once(kind):
     names = [registered_name(hook) for hook in cfg.custom_hooks]
     assert names == ['EMAHook', 'ClassStatsHook', 'ExactResumeHook']
     assert cfg.custom_hooks[1].on_problem == 'warn'
+
+
+def test_an_import_is_added_to_those_there_are():
+    cfg = Config({'custom_imports': {'imports': 'mmseg'}})
+    for _ in range(2):
+        add_import(cfg, 'mmseg_margin')
+    assert cfg.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
 
 
 def head(kind=FCNHead, **settings):

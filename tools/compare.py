@@ -9,10 +9,10 @@ from mmseg_margin.comparison.compare import compare
 from mmseg_margin.comparison.conduct import RunFailedError
 from mmseg_margin.comparison.report import write_report
 from mmseg_margin.comparison.truth import write_truth
+from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
-from mmseg_margin.tooling.objectives import OBJECTIVES
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -3,6 +3,9 @@
 import argparse
 import os
 
+import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
+from mmseg_margin.hooks.swap_loss_hook import train_with
+from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
@@ -12,7 +15,6 @@ from mmseg_margin.tooling.launch import (
     prepare_for_device,
     set_work_dir,
 )
-from mmseg_margin.tooling.objectives import OBJECTIVES, swap_loss
 from mmseg_margin.tooling.ranks import init_distributed, watch_ranks
 from mmseg_margin.tooling.resume import resume_training
 from mmseg_margin.tooling.training_flags import (
@@ -27,9 +29,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('config', help='config file')
     parser.add_argument(
         '--loss',
-        metavar='NAME[:key=value,...]',
+        metavar='NAME[:weight,key=value,...]',
         help='train every head with this objective, keeping its weight: '
-        f'{", ".join(OBJECTIVES)}; with settings as in margin:tau=20',
+        f'{", ".join(OBJECTIVES)}; with settings as in margin:tau=20, or a '
+        'sum as in ce:0.5+lovasz:0.5',
+    )
+    parser.add_argument(
+        '--loss-heads',
+        nargs='+',
+        metavar='HEAD',
+        help='only these heads, for example decode_head',
     )
     parser.add_argument(
         '--resume',
@@ -58,10 +67,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     cfg = load_config(args.config)
-    if args.loss:
-        swap_loss(cfg, args.loss)
-    # After the swap, so that the options reach the new objective.
     override(cfg, args.cfg_options)
+    if args.loss:
+        train_with(cfg, args.loss, args.loss_heads)
     cfg.launcher = args.launcher
     cfg.resume = args.resume
     set_work_dir(cfg, args.config, args.work_dir)

@@ -15,6 +15,7 @@ from mmseg.registry import DATASETS
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
+from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.stats import (
     DataSetError,
     LabelRange,
@@ -24,7 +25,6 @@ from mmseg_margin.stats import (
     inspect,
     label_heads,
 )
-from mmseg_margin.tooling.objectives import loss_config
 from mmseg_margin.version import __version__
 
 from .conduct import conduct
@@ -78,7 +78,7 @@ def make_study(
         raise DataSetError(str(report))
     return Study(
         config=Path(cfg.filename).name,
-        losses={objective: loss_config(objective) for objective in losses},
+        losses={objective: terms_of(objective) for objective in losses},
         seeds=seeds,
         iterations=training_iterations(cfg),
         init=Path(init).name if init else None,

@@ -8,7 +8,7 @@ from mmengine.config import Config, ConfigDict
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import flags
-from mmseg_margin.tooling.objectives import swap_loss
+from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.tooling.training_flags import without_validation
 from mmseg_margin.walks import add_hook, leaf_datasets
 
@@ -47,7 +47,7 @@ def run_config(
 ) -> Config:
     """The whole config of one run, ready to be trained and tested."""
     cfg = copy.deepcopy(base)
-    swap_loss(cfg, run.objective)
+    train_with(cfg, run.objective)
     cfg.comparison = ConfigDict(objective=run.objective, seed=run.seed)
     cfg.work_dir = str(run.folder)
     cfg.load_from = init.format(seed=run.seed) if init else None

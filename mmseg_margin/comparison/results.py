@@ -32,7 +32,7 @@ class Study:
     """
 
     config: str
-    losses: dict[str, dict[str, Any]]
+    losses: dict[str, list[dict[str, Any]]]
     seeds: list[int]
     iterations: int
     init: str | None

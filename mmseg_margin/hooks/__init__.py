@@ -2,5 +2,6 @@
 
 from .class_stats_hook import ClassStatsHook
 from .exact_resume_hook import ExactResumeHook
+from .swap_loss_hook import SwapLossHook
 
-__all__ = ['ClassStatsHook', 'ExactResumeHook']
+__all__ = ['ClassStatsHook', 'ExactResumeHook', 'SwapLossHook']

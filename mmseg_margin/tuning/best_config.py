@@ -8,8 +8,8 @@ from typing import Any
 from mmengine.config import Config
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.tooling.objectives import replace_losses, swap_loss
-from mmseg_margin.walks import HEADS, heads_of_config
+from mmseg_margin.hooks.swap_loss_hook import train_with
+from mmseg_margin.walks import heads_of_config
 
 
 def check_inheritable(cfg: Config) -> None:
@@ -26,7 +26,7 @@ def check_inheritable(cfg: Config) -> None:
 def best_config_text(
     cfg: Config, loss: dict[str, Any], folder: Path, remark: str
 ) -> str:
-    """A config that inherits the tuned one and changes only the losses.
+    """A config that inherits the tuned one and changes only the objective.
 
     Args:
         cfg: The config that was tuned.
@@ -35,28 +35,7 @@ def best_config_text(
         remark: One line for the top.
     """
     swapped = copy.deepcopy(cfg)
-    swap_loss(swapped, 'margin')
-    replace_losses(swapped, loss)
-    imports = (cfg.get('custom_imports') or {}).get('imports', [])
-    imports = [imports] if isinstance(imports, str) else list(imports)
-    changes = {
-        'custom_imports': {
-            'imports': list(dict.fromkeys([*imports, 'mmseg_margin'])),
-            'allow_failed_imports': False,
-        },
-        'custom_hooks': swapped.custom_hooks,
-        'model': {
-            key: _change(swapped.model[key])
-            for key in HEADS
-            if swapped.model.get(key)
-        },
-    }
+    train_with(swapped, loss)
+    changes = {key: swapped[key] for key in ('custom_imports', 'custom_hooks')}
     base = os.path.relpath(cfg.filename, folder)
     return f'# {remark}\n_base_ = {base!r}\n{Config(changes).pretty_text}'
-
-
-def _change(head: Any) -> Any:
-    """What differs in a head; a list of heads cannot be inherited in part."""
-    if isinstance(head, (list, tuple)):
-        return list(head)
-    return {'loss_decode': {'_delete_': True, **head.loss_decode}}

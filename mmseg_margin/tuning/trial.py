@@ -4,6 +4,7 @@ import contextlib
 import copy
 import gc
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from optuna.trial import Trial
 from mmseg_margin.comparison.plan import Run, run_config
 from mmseg_margin.comparison.results import Study
 from mmseg_margin.comparison.run import train_and_test
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook, train_with
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.tooling.objectives import loss_config, replace_losses
+from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.walks import as_list, heads_of_config, registered_name
 
 from .pruning_hook import PruningHook
@@ -53,12 +55,21 @@ class Task:
 
 def tuned_loss(cfg: Config) -> dict[str, Any]:
     """The margin loss that the config has, or that of ``--loss margin``."""
-    for head in heads_of_config(cfg.model).values():
-        for loss in as_list(head.get('loss_decode')):
-            if registered_name(loss) == MarginCalibrationLoss.__name__:
-                # Each head keeps a weight of its own.
-                return {k: v for k, v in loss.items() if k != 'loss_weight'}
-    return loss_config('margin')
+    swaps = [
+        terms_of(hook.get('loss', 'margin'))
+        for hook in as_list(cfg.get('custom_hooks'))
+        if registered_name(hook) == SwapLossHook.__name__
+    ]
+    own = [
+        as_list(head.get('loss_decode'))
+        for head in heads_of_config(cfg.model).values()
+    ]
+    for loss in chain.from_iterable(swaps or own):
+        if registered_name(loss) == MarginCalibrationLoss.__name__:
+            # Each head keeps a weight of its own.
+            return {k: v for k, v in loss.items() if k != 'loss_weight'}
+    (loss,) = terms_of('margin')
+    return loss
 
 
 def run_trial(task: Task, trial: Trial, folder: Path) -> float:
@@ -109,7 +120,7 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
         task.study.class_counts,
         keep_predictions=False,
     )
-    replace_losses(cfg, task.loss_with(setting))
+    train_with(cfg, task.loss_with(setting))
     for hook in cfg.custom_hooks:
         if registered_name(hook) == 'CurvesHook':
             # Nothing here looks at the curve of the training images.

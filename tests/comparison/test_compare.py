@@ -164,6 +164,6 @@ def test_a_run_that_fails_leaves_the_others(data, tmp_path):
 def test_study_keeps_what_is_needed_to_repeat_it(finished):
     study = json.loads((finished[0] / 'study.json').read_text('utf-8'))
     assert study['seeds'] == [0]
-    assert study['losses']['margin']['type'] == 'MarginCalibrationLoss'
+    assert study['losses']['margin'][0]['type'] == 'MarginCalibrationLoss'
     assert len(study['class_counts']) == len(study['classes']) == 5
     assert study['versions']['torch']

@@ -6,7 +6,8 @@ from mmengine.runner import Runner
 from mmseg.registry import DATASETS, MODELS
 
 from mmseg_margin.evaluation.tta import use_tta
-from mmseg_margin.tooling.objectives import OBJECTIVES, swap_loss
+from mmseg_margin.hooks.swap_loss_hook import train_with
+from mmseg_margin.losses.objectives import OBJECTIVES
 from tests.configs.reduced import (
     CONFIGS,
     ROOT,
@@ -81,9 +82,8 @@ def test_one_optimisation_step_with_every_objective(
 ):
     cfg = reduced_config(COPLENET, data_roots)
     cfg.train_cfg.max_iters = 1
-    swap_loss(cfg, loss)
-    if loss == 'margin':
-        cfg.model.decode_head.loss_decode.backend = 'eager'
+    eager = ':backend=eager' if loss.startswith('margin') else ''
+    train_with(cfg, loss + eager)
     assert_learns(build_runner(cfg, tmp_path, validate=False))
 
 

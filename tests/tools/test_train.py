@@ -19,6 +19,7 @@ UPSTREAM = Path(mmseg.__file__).parent / '.mim'
 DEEPLAB = UPSTREAM / 'configs' / 'deeplabv3plus'
 DEMO = next((ROOT / 'configs' / 'demo').glob('*_ce_*.py'))
 SPLITS = ('train', 'val', 'test')
+EAGER = 'margin:backend=eager'
 
 
 def run(tool, *arguments, folder, **environment):
@@ -77,10 +78,6 @@ SHORT = [
     'default_hooks.logger.interval=1',
     'default_hooks.checkpoint.interval=2',
 ]
-EAGER = [
-    'model.decode_head.loss_decode.backend=eager',
-    'model.auxiliary_head.loss_decode.backend=eager',
-]
 
 
 @pytest.mark.parametrize(
@@ -121,37 +118,17 @@ def test_untouched_upstream_configs(tmp_path, recipe, make, data_root):
         TOOL,
         config,
         '--loss',
-        'margin',
+        EAGER,
         '--cfg-options',
         *options,
         *NARROW,
         *SHORT,
-        *EAGER,
         folder=tmp_path,
     )
     assert done.returncode == 0, output_of(done)[-3000:]
     assert 'decode.loss_margin' in output_of(done)
     assert 'aux.loss_margin' in output_of(done)
     assert list(tmp_path.glob('work_dirs/*/iter_2.pth'))
-
-
-@pytest.mark.parametrize(
-    'loss', ['ce', 'wce', 'focal', 'lovasz', 'dice', 'tversky']
-)
-def test_swap_keeps_the_weights_of_the_heads(loss):
-    from mmseg_margin.tooling.objectives import OBJECTIVES, swap_loss
-
-    cfg = Config.fromfile(DEMO)
-    cfg.model.auxiliary_head.loss_decode = [
-        dict(type='CrossEntropyLoss', loss_weight=0.25),
-        dict(type='DiceLoss', loss_weight=0.5),
-    ]
-    swap_loss(cfg, loss)
-    heads = (cfg.model.decode_head, cfg.model.auxiliary_head)
-    assert [head.loss_decode.loss_weight for head in heads] == [1.0, 0.75]
-    assert {head.loss_decode.type for head in heads} == {
-        OBJECTIVES[loss]['type']
-    }
 
 
 def test_every_objective_trains(tmp_path, parts):
@@ -210,8 +187,8 @@ def test_six_lines_appended_work_with_stock_mmseg(tmp_path, parts):
 
 
 def test_resume_continues_without_a_scan(tmp_path, parts):
-    arguments = [DEMO, '--loss', 'margin', '--no-validate', '--work-dir', 'w']
-    options = ['--cfg-options', *roots(parts), *SHORT, *EAGER]
+    arguments = [DEMO, '--loss', EAGER, '--no-validate', '--work-dir', 'w']
+    options = ['--cfg-options', *roots(parts), *SHORT]
     first = run(TOOL, *arguments, *options, folder=tmp_path)
     assert first.returncode == 0, output_of(first)[-3000:]
     options[options.index('train_cfg.max_iters=2')] = 'train_cfg.max_iters=4'

@@ -153,15 +153,15 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     out = prepare(config, tmp_path / 'out', trials=1)
     best = search(config, out, 1).best.params
     cfg = load_config(str(out / 'best_config.py'))
-    loss = dict(cfg.model.decode_head.loss_decode)
+    (loss,) = [h.loss for h in cfg.custom_hooks if h.type == 'SwapLossHook']
     assert {name: loss[name] for name in best} == best
-    assert (loss['loss_weight'], loss['backend']) == (1.0, 'eager')
+    assert loss['backend'] == 'eager'
     cfg.work_dir = str(tmp_path)
     cfg.train_cfg.max_iters = 1
     cfg.val_dataloader = cfg.test_dataloader = cfg.test_cfg = None
     runner = build_runner(cfg)
     runner.train()
-    assert runner.model.decode_head.loss_decode.form == 'paper'
+    assert runner.model.decode_head.loss_decode.settings.form == 'paper'
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from mmseg_margin.tooling.objectives import OBJECTIVES
+from mmseg_margin.losses.objectives import OBJECTIVES
 
 BASELINE = 'cross-entropy'
 # N, K, H, W of the recipes' batches.

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,12 +48,14 @@ class Comparison:
         return {name: seeds for name, seeds in missing.items() if seeds}
 
     @property
-    def margin_objectives(self) -> list[str]:
-        return [
-            name
-            for name, loss in self.study.losses.items()
-            if loss.get('type') == 'MarginCalibrationLoss'
-        ]
+    def margin_losses(self) -> dict[str, dict[str, Any]]:
+        """The margin losses among the terms of the objectives, by name."""
+        return {
+            name: term
+            for name, terms in self.study.losses.items()
+            for term in terms
+            if term['type'] == 'MarginCalibrationLoss'
+        }
 
     @property
     def class_order(self) -> list[int]:

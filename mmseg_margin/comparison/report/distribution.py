@@ -15,8 +15,8 @@ DEFAULTS = {'tau': 10.0, 'upsilon': 1.0}
 def distribution_section(comparison: Comparison, folder: Path) -> Section:
     """A table, and a picture where there are margins to draw."""
     study = comparison.study
-    names = comparison.margin_objectives
-    loss = study.losses[names[0]] if names else {}
+    names, losses = [*comparison.margin_losses], comparison.margin_losses
+    loss = losses[names[0]] if names else {}
     tau, upsilon = (
         loss.get(key, default) for key, default in DEFAULTS.items()
     )

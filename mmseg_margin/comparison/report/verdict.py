@@ -25,7 +25,7 @@ def verdict(comparison: Comparison) -> str:
         f'{winner} has the highest mean mIoU ({ranking[winner]:.2f}), '
         f'{gap:.2f} above {second} ({ranking[second]:.2f})'
     ]
-    margins = [name for name in names if name in comparison.margin_objectives]
+    margins = [name for name in names if name in comparison.margin_losses]
     if margins and margins[0] not in (winner, second):
         place = names.index(margins[0]) + 1
         parts.append(

@@ -16,7 +16,7 @@ from mmseg_margin.comparison.results import (
     run_folder,
     write_record,
 )
-from mmseg_margin.tooling.objectives import loss_config
+from mmseg_margin.losses.objectives import terms_of
 
 CLASSES = ['tissue', 'shaft', 'wrist', 'claspers', 'probe']
 COUNTS = [912_000, 49_000, 14_000, 16_000, 8_000]
@@ -40,7 +40,7 @@ def make_study(
 ) -> Study:
     study = Study(
         config='deeplabv3plus_r18-small_1xb4-1k2_instrument-parts-128x128.py',
-        losses={name: loss_config(name) for name in losses},
+        losses={name: terms_of(name) for name in losses},
         seeds=list(seeds),
         iterations=1200,
         init=None,

@@ -1,0 +1,80 @@
+"""SwapLossHook: another objective for whatever a config trains."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmengine.logging import print_log
+from mmseg.registry import HOOKS
+
+from mmseg_margin.losses.objectives import (
+    Objective,
+    need_statistics,
+    terms_of,
+)
+from mmseg_margin.losses.swap import semantic_heads, swap_losses
+from mmseg_margin.walks import add_hook, add_import, as_list, heads_of_config
+
+
+@HOOKS.register_module()
+class SwapLossHook(Hook):
+    """Gives the heads of a model another objective before the training.
+
+    Every head that scores pixels gets it, with the weight that its
+    cross-entropy had (or else its first loss); everything else stays, also
+    what boundary heads learn. See ``docs/heads.md``.
+
+    Args:
+        loss: A name with or without settings, a sum of such, a loss config or
+            a list of these: ``'margin'``, ``'margin:tau=20'``,
+            ``'ce:0.5+lovasz:0.5'``, ``dict(type='DiceLoss')``.
+        heads: Only these, for example ``'decode_head'`` or
+            ``['decode_head', 'auxiliary_head.0']``.
+
+    Example:
+        >>> custom_hooks = [dict(type='SwapLossHook', loss='margin'),
+        ...                 dict(type='ClassStatsHook')]
+    """
+
+    # Before EMAHook copies the model and before anyone looks for losses.
+    priority = 'VERY_HIGH'
+
+    def __init__(
+        self,
+        loss: Objective = 'margin',
+        heads: str | Sequence[str] | None = None,
+    ) -> None:
+        self.loss = loss
+        self.terms = terms_of(loss)
+        self.heads = as_list(heads) or None
+        self._model: Any = None
+
+    def before_run(self, runner: Any) -> None:
+        """Once for each model, since testing it begins a run as well."""
+        if self._model is not runner.model:
+            names = swap_losses(runner.model, self.terms, self.heads)
+            print_log(
+                f'{", ".join(names)}: trained with {self.loss}.',
+                logger='current',
+            )
+            self._model = runner.model
+
+
+def train_with(
+    cfg: Config,
+    loss: Objective,
+    heads: str | Sequence[str] | None = None,
+) -> None:
+    """Put an objective into a config, in place of its own.
+
+    The model stays as it is written, so that what is saved with the config
+    can be tested, deployed and resumed by any tool.
+    """
+    terms = terms_of(loss)
+    found = heads_of_config(cfg.model)
+    semantic_heads(found, terms, as_list(heads) or None)
+    add_import(cfg, 'mmseg_margin')
+    add_hook(cfg, 'SwapLossHook', loss=loss, heads=heads)
+    if need_statistics(terms):
+        add_hook(cfg, 'ClassStatsHook')

@@ -1,0 +1,149 @@
+"""Objectives by name: what ``--loss`` and ``SwapLossHook`` are given."""
+
+import inspect
+import re
+from ast import literal_eval
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from mmseg.registry import MODELS
+
+from mmseg_margin.errors import SettingError
+from mmseg_margin.walks import as_list
+
+from .pixel_wise_loss import PixelWiseLoss
+
+Objective = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Term = dict[str, Any]
+
+# Upstream's with the settings that make them work (Lovasz over the batch needs
+# reduction='none'), ours where upstream's fails.
+OBJECTIVES: dict[str, Term] = {
+    'margin': {'type': 'MarginCalibrationLoss', 'preset': 'recommended'},
+    'margin-paper': {'type': 'MarginCalibrationLoss', 'preset': 'paper'},
+    'margin-authors': {'type': 'MarginCalibrationLoss', 'preset': 'authors'},
+    'ce': {'type': 'CrossEntropyLoss'},
+    'wce': {'type': 'WeightedCrossEntropyLoss', 'class_weight': 'median'},
+    'focal': {'type': 'SoftmaxFocalLoss'},
+    'wfocal': {'type': 'SoftmaxFocalLoss', 'class_weight': 'median'},
+    'lovasz': {'type': 'LovaszLoss', 'reduction': 'none'},
+    'dice': {'type': 'DiceLoss', 'use_sigmoid': False},
+    'tversky': {'type': 'TverskyLoss'},
+}
+EXAMPLES = 'margin:tau=20, ce:0.5+lovasz:0.5 or ce:class_weight=[1,2,2]'
+# The plus of a sum is followed by a name, that of 1e+3 by a digit.
+PLUS = re.compile(r'\+(?=[A-Za-z])')
+COMMA_OUTSIDE_BRACKETS = re.compile(r',(?![^\[(]*[\])])')
+
+
+def terms_of(objective: Objective) -> list[Term]:
+    """The loss configs of an objective: one, or the terms of a sum.
+
+    Args:
+        objective: ``NAME``, ``NAME:weight,key=value,...``, several of these
+            with a plus between them, a loss config, or a list of such.
+
+    Example:
+        >>> terms_of('focal:0.5,gamma=1.5')
+        [{'type': 'SoftmaxFocalLoss', 'loss_weight': 0.5, 'gamma': 1.5}]
+    """
+    if isinstance(objective, str):
+        terms = [_parse(term, objective) for term in PLUS.split(objective)]
+    else:
+        terms = [dict(term) for term in as_list(objective)]
+    losses = [build_loss(term) for term in terms]
+    for term, loss in zip(terms, losses, strict=True):
+        _try(loss, term)
+    # mmseg adds up what has the same name; the log shall show every term.
+    names = Counter(loss.loss_name for loss in losses)
+    for place, (term, loss) in enumerate(zip(terms, losses, strict=True)):
+        if names[loss.loss_name] > 1:
+            term['loss_name'] = f'{loss.loss_name}_{place}'
+    return terms
+
+
+def build_loss(term: Term) -> Any:
+    """The loss of one term; bad settings are named."""
+    settings = dict(term)
+    kind = settings.pop('type', None)
+    loss_type = MODELS.get(kind) if isinstance(kind, str) else kind
+    if loss_type is None:
+        raise SettingError(
+            f'The loss {term} has no type that MMSegmentation knows.'
+        )
+    parameters = inspect.signature(loss_type).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in settings:
+        if key not in parameters and not takes_any:
+            raise SettingError(
+                f'{loss_type.__name__} has no setting {key!r}: it has '
+                f'{", ".join(parameters)}.'
+            )
+    if not isinstance(settings.get('loss_weight', 1.0), int | float):
+        raise SettingError(
+            f'loss_weight={settings["loss_weight"]!r} must be a number.'
+        )
+    try:
+        return loss_type(**settings)
+    except SettingError:
+        raise
+    except (AssertionError, TypeError, ValueError) as error:
+        raise SettingError(_in_vain(term, error)) from error
+
+
+def need_statistics(terms: Sequence[Term]) -> bool:
+    """Whether a term wants to know the pixels of each class."""
+    return any(
+        getattr(loss, 'needs_statistics', hasattr(loss, 'set_class_stats'))
+        for loss in map(build_loss, terms)
+    )
+
+
+def _parse(text: str, objective: str) -> Term:
+    name, _, settings = text.partition(':')
+    if name not in OBJECTIVES:
+        raise SettingError(
+            f'The objective {objective!r} is not known: take one of '
+            f'{", ".join(OBJECTIVES)}, with settings or as a sum: {EXAMPLES}.'
+        )
+    term = dict(OBJECTIVES[name])
+    for place, setting in enumerate(
+        filter(None, COMMA_OUTSIDE_BRACKETS.split(settings))
+    ):
+        key, equals, value = setting.partition('=')
+        if equals:
+            term[key] = _literal_or_text(value)
+        elif place == 0 and isinstance(_literal_or_text(key), int | float):
+            term['loss_weight'] = _literal_or_text(key)
+        else:
+            raise SettingError(
+                f'The objective {objective!r} has a setting without a value: '
+                f'write NAME:weight,key=value,... as in {EXAMPLES}.'
+            )
+    return term
+
+
+def _literal_or_text(value: str) -> Any:
+    try:
+        return literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+
+
+def _try(loss: Any, term: Term) -> None:
+    """Let upstream's losses find settings of a wrong type; ours do anyway."""
+    if isinstance(loss, PixelWiseLoss):
+        return
+    num_classes = len(getattr(loss, 'class_weight', None) or range(2))
+    scores = torch.zeros(1, num_classes, 2, 2)
+    try:
+        loss(scores, torch.zeros(1, 2, 2, dtype=torch.long), ignore_index=255)
+    except (AssertionError, LookupError, TypeError, ValueError) as error:
+        raise SettingError(_in_vain(term, error)) from error
+
+
+def _in_vain(term: Term, error: Exception) -> str:
+    settings = {key: value for key, value in term.items() if key != 'type'}
+    return f'The loss {term["type"]} cannot work with {settings}: {error}'

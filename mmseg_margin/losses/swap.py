@@ -1,0 +1,179 @@
+"""Another objective for the heads of a segmentor that is already built."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mmseg.models.decode_heads import (
+    DDRHead,
+    IterativeDecodeHead,
+    PIDHead,
+    PointHead,
+)
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
+from torch import Tensor, nn
+
+from mmseg_margin.errors import SettingError
+from mmseg_margin.walks import (
+    HEADS,
+    head_type,
+    heads_of_model,
+    predicts_boundaries,
+    registered_name,
+    value_of,
+)
+
+from .objectives import Term, build_loss
+from .pixel_wise_loss import PixelWiseLoss, two_class_scores
+
+# Heads that take a loss from a list by its place, and the places of those
+# that compare class scores with labels; the others learn boundaries.
+SEMANTIC_PLACES = {PIDHead: (0, 1, 3), DDRHead: (0, 1)}
+# Losses of whole regions: they know no weights of pixels and no points.
+REGION_LOSSES = ('LovaszLoss', 'DiceLoss', 'TverskyLoss')
+MATCHES_MASKS = 'assigns masks to queries instead of scoring pixels'
+# Decode heads by inheritance that have no scores for each pixel and class.
+REFUSED = {
+    'SideAdapterCLIPHead': MATCHES_MASKS,
+    'VPDDepthHead': 'predicts depth instead of classes',
+}
+
+
+class LossSum(nn.ModuleList):
+    """Several losses in the place of one."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        return sum(loss(*args, **kwargs) for loss in self)
+
+
+class TwoClassLoss(nn.Module):
+    """A loss of upstream's for a head with one score s: that of (0, s).
+
+    With cross-entropy this is the sigmoid cross-entropy of s.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__()
+        self.loss = loss
+
+    @property
+    def loss_name(self) -> str:
+        return self.loss.loss_name
+
+    def forward(self, cls_score: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.loss(two_class_scores(cls_score), *args, **kwargs)
+
+
+def swap_losses(
+    model: nn.Module,
+    terms: Sequence[Term],
+    only: Sequence[str] | None = None,
+) -> list[str]:
+    """Give the semantic heads of a model one objective; returns their names.
+
+    Each keeps the weight that its cross-entropy had, or else its first loss.
+    """
+    heads = semantic_heads(heads_of_model(model), terms, only)
+    for head in heads.values():
+        head.loss_decode = _new_losses(head, terms).to(
+            next(head.parameters()).device
+        )
+    return list(heads)
+
+
+def semantic_heads(
+    found: Mapping[str, Any],
+    terms: Sequence[Term],
+    only: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """The heads that get an objective, built or configs.
+
+    Raises:
+        SettingError: If one of them has nothing to give it to.
+    """
+    chosen = {
+        name: head
+        for name, head in found.items()
+        if only is None
+        or any(f'{name}.'.startswith(f'{part}.') for part in only)
+    }
+    if not chosen:
+        raise SettingError(
+            f'The model has no {" or ".join(only or HEADS)} to give another '
+            f'loss to: its heads are {", ".join(found) or "none"}.'
+        )
+    semantic = {}
+    for name, head in chosen.items():
+        # The first is trained through its inner head, the second keeps its
+        # own loss.
+        if head_type(head) is IterativeDecodeHead or predicts_boundaries(head):
+            continue
+        _check_head(name, head)
+        for term in terms:
+            _check_term(name, head, term)
+        semantic[name] = head
+    return semantic
+
+
+def _check_head(name: str, head: Any) -> None:
+    kind = head_type(head)
+    if kind is None:
+        return  # building the model will say so
+    reason = REFUSED.get(kind.__name__)
+    if reason is None and not issubclass(kind, BaseDecodeHead):
+        reason = MATCHES_MASKS
+    if reason:
+        raise SettingError(
+            f'{name} is a {kind.__name__}, which {reason}, so no other loss '
+            'can be given to it: leave out --loss and SwapLossHook, or name '
+            'other heads (--loss-heads, heads=).'
+        )
+
+
+def _check_term(name: str, head: Any, term: Term) -> None:
+    loss, kind = registered_name(term), head_type(head)
+    by_points = kind is not None and issubclass(kind, PointHead)
+    if loss in REGION_LOSSES and (by_points or value_of(head, 'sampler')):
+        raise SettingError(
+            f'{name} trains on chosen pixels only, and {loss} needs whole '
+            'images: take another loss, or take the sampler out of the head.'
+        )
+    weights = term.get('class_weight')
+    num_classes = value_of(head, 'num_classes')
+    if isinstance(weights, list | tuple) and len(weights) != num_classes:
+        raise SettingError(
+            f'class_weight of {loss} has {len(weights)} entries and {name} '
+            f'{num_classes} classes: give one weight for each class.'
+        )
+
+
+def _new_losses(head: Any, terms: Sequence[Term]) -> nn.Module:
+    old = head.loss_decode
+    places = SEMANTIC_PLACES.get(type(head))
+    if places is not None:
+        return nn.ModuleList(
+            LossSum(_build(head, terms, loss.loss_weight))
+            if place in places
+            else loss
+            for place, loss in enumerate(old)
+        )
+    losses = list(old) if isinstance(old, nn.ModuleList) else [old]
+    # False, the cross-entropy, is sorted before True.
+    first = min(losses, key=lambda x: 'CrossEntropy' not in type(x).__name__)
+    new = _build(head, terms, getattr(first, 'loss_weight', 1.0))
+    return new[0] if len(new) == 1 else nn.ModuleList(new)
+
+
+def _build(head: Any, terms: Sequence[Term], weight: float) -> list[nn.Module]:
+    """Losses for one place of a head, with the weight of what was there."""
+    built = []
+    for term in terms:
+        loss = build_loss(
+            dict(term, loss_weight=weight * term.get('loss_weight', 1.0))
+        )
+        if hasattr(loss, 'ignore_index') and head.ignore_index is not None:
+            # Upstream's Dice and Tversky do not listen to the head's.
+            loss.ignore_index = head.ignore_index
+        if head.out_channels == 1 and not isinstance(loss, PixelWiseLoss):
+            loss = TwoClassLoss(loss)
+        built.append(loss)
+    return built

@@ -1,0 +1,101 @@
+"""SwapLossHook in trainings, and the config that ``--loss`` leaves behind."""
+
+import pytest
+from mmengine.config import Config
+from mmengine.runner import Runner
+from mmseg.apis import init_model
+
+from mmseg_margin.errors import SettingError
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook, train_with
+from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.walks import registered_name
+from tests.small_training import add_validation, same_weights, training_config
+from tests.stats.builders import write_set
+
+EAGER = 'margin:backend=eager'
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+    return write_set(tmp_path_factory.mktemp('data'), 4)
+
+
+def plain_config(root, folder, **settings):
+    """As upstream's: cross-entropy, and no hook of ours."""
+    cfg = training_config(root, folder, 2, custom_hooks=[], **settings)
+    cfg.model.decode_head.loss_decode = {'type': 'CrossEntropyLoss'}
+    del cfg._cfg_dict['custom_imports']
+    return cfg
+
+
+def test_an_average_of_the_weights_sees_the_new_loss(root, tmp_path):
+    cfg = plain_config(root, tmp_path)
+    cfg.custom_hooks = [
+        {'type': 'EMAHook'},
+        {'type': 'ClassStatsHook', 'cache_dir': str(tmp_path)},
+        {'type': 'SwapLossHook', 'loss': EAGER},
+    ]
+    add_validation(cfg, 2)
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    (ema,) = (hook for hook in runner.hooks if hasattr(hook, 'ema_model'))
+    for model in (runner.model, ema.ema_model.module):
+        loss = model.decode_head.loss_decode
+        assert isinstance(loss, MarginCalibrationLoss)
+        assert loss.rho_0k.min() > 0
+    kept = runner.model.decode_head.loss_decode
+    runner.call_hook('before_run')
+    assert runner.model.decode_head.loss_decode is kept
+
+
+def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
+    """Void pixels, crops and dropout included, to the last bit."""
+    trained = []
+    for name in ('own', 'swapped'):
+        cfg = plain_config(root, tmp_path / name)
+        if name == 'swapped':
+            train_with(cfg, 'ce')
+        trained.append(Runner.from_cfg(cfg).train().state_dict())
+    assert same_weights(*trained)
+
+
+def test_what_the_dumped_config_is_good_for(root, tmp_path):
+    """Stock mmengine and mmseg resume it, test it and build its model."""
+    cfg = plain_config(root, tmp_path)
+    add_validation(cfg, 2)
+    train_with(cfg, EAGER)
+    train_with(cfg, EAGER)
+    assert len(cfg.custom_hooks) == 2
+    Runner.from_cfg(cfg).train()
+    (path,) = tmp_path.glob('*.py')
+    dumped = Config.fromfile(path)
+    assert dumped.custom_imports['imports'] == ['mmseg_margin']
+    init_model(dumped, str(tmp_path / 'iter_2.pth'), device='cpu')
+    dumped.resume, dumped.train_cfg.max_iters = True, 3
+    runner = Runner.from_cfg(dumped)
+    runner.train()
+    assert runner.iter == 3
+    assert isinstance(
+        runner.model.decode_head.loss_decode, MarginCalibrationLoss
+    )
+
+
+@pytest.mark.parametrize('kind', ['SwapLossHook', SwapLossHook])
+def test_a_hook_of_the_config_gets_the_new_objective(root, tmp_path, kind):
+    cfg = plain_config(root, tmp_path)
+    cfg.custom_hooks = [{'type': kind, 'heads': 'auxiliary_head'}]
+    train_with(cfg, 'ce')
+    (hook,) = cfg.custom_hooks
+    assert registered_name(hook) == 'SwapLossHook'
+    assert (hook.loss, hook.heads) == ('ce', None)
+
+
+def test_mistakes_are_said_before_anything_is_built(root, tmp_path):
+    with pytest.raises(SettingError, match="tau='abc'"):
+        SwapLossHook('margin:tau=abc')
+    cfg = plain_config(root, tmp_path)
+    with pytest.raises(SettingError, match='no auxiliary_head'):
+        train_with(cfg, 'margin', heads='auxiliary_head')
+    cfg.model.decode_head.type = 'MaskFormerHead'
+    with pytest.raises(SettingError, match='assigns masks to queries'):
+        train_with(cfg, 'margin')

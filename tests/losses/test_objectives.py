@@ -1,0 +1,67 @@
+"""Objectives by name, with settings of their own, and sums of them."""
+
+import pytest
+
+from mmseg_margin.errors import SettingError
+from mmseg_margin.losses.objectives import (
+    OBJECTIVES,
+    build_loss,
+    need_statistics,
+    terms_of,
+)
+
+
+def test_a_name_alone_is_the_objective():
+    for name, loss in OBJECTIVES.items():
+        assert terms_of(name) == [loss]
+        assert terms_of(loss) == [loss]
+
+
+def test_settings_are_numbers_words_or_lists():
+    (loss,) = terms_of('margin:tau=20,class_weight=[1,2.5],form=target')
+    assert loss['tau'] == 20
+    assert loss['class_weight'] == [1, 2.5]
+    assert loss['form'] == 'target'
+    assert 'tau' not in OBJECTIVES['margin']
+    (loss,) = terms_of('margin:2,tau=1e+3,class_weight=None')
+    assert (loss['loss_weight'], loss['tau']) == (2, 1000.0)
+    assert loss['class_weight'] is None
+
+
+def test_a_sum_shows_every_term_in_the_log():
+    terms = terms_of('ce:0.5+lovasz:0.25+ce:class_weight=[1,2]')
+    assert [term.get('loss_weight') for term in terms] == [0.5, 0.25, None]
+    names = [build_loss(term).loss_name for term in terms]
+    assert names == ['loss_ce_0', 'loss_lovasz', 'loss_ce_2']
+    assert terms_of(terms) == terms
+
+
+def test_who_needs_statistics():
+    needed = {name for name in OBJECTIVES if need_statistics(terms_of(name))}
+    others = {'ce', 'focal', 'lovasz', 'dice', 'tversky'}
+    assert needed == {*OBJECTIVES} - others
+    assert need_statistics(terms_of('ce+margin'))
+
+
+@pytest.mark.parametrize(
+    ('objective', 'message'),
+    [
+        ('margins', "'margins' is not known: take one of margin, "),
+        ('ce+magic', r"'ce\+magic' is not known"),
+        ('margin:tau', 'without a value: write NAME:weight,key=value'),
+        ('ce:loss_name=loss_x,0.5', 'without a value'),
+        ('margin:teu=3', "no setting 'teu': it has preset"),
+        ('focal:beta=1', "SoftmaxFocalLoss has no setting 'beta'"),
+        ('ce:tau=1', "CrossEntropyLoss has no setting 'tau'"),
+        ('margin:tau=abc', "tau='abc'"),
+        ('margin:form=bogus', "form='bogus'"),
+        ('lovasz:reduction=bogus', 'LovaszLoss cannot work with'),
+        ('ce:loss_weight=abc', "loss_weight='abc' must be a number"),
+        ('dice:eps=abc', 'DiceLoss cannot work with'),
+        ({'tau': 3}, 'no type'),
+        ({'type': 'NoSuchLoss'}, 'no type that MMSegmentation knows'),
+    ],
+)
+def test_mistakes_are_named(objective, message):
+    with pytest.raises(SettingError, match=message):
+        terms_of(objective)
