@@ -4,8 +4,10 @@ import functools
 import os
 import pickle
 import struct
+import zlib
 from collections.abc import Callable, Container
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from mmengine.fileio import LocalBackend
@@ -26,6 +28,7 @@ LOADING_ERRORS = (
     pickle.UnpicklingError,
     struct.error,
 )
+ARCHIVE = b'PK\x03\x04'
 
 
 class CheckpointError(SettingError):
@@ -76,6 +79,19 @@ class RemovalsAfterwards:
                 remove(path)
 
 
+def is_whole(path: StrPath) -> bool:
+    """Whether the checksums in a checkpoint's archive are all right.
+
+    torch does not look at them, so that damage in the middle of a file would
+    become other weights.
+    """
+    try:
+        with ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (*LOADING_ERRORS, BadZipFile, OSError, zlib.error):
+        return False
+
+
 def load_from_local(filename: str, map_location: Any = None) -> Any:
     """Load a checkpoint file; nothing that it holds is executed."""
     path = os.path.expanduser(filename)
@@ -83,6 +99,13 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
         raise MissingFileError(
             f'The checkpoint {filename} does not exist: give the path to a '
             '.pth file.'
+        )
+    with open(path, 'rb') as file:
+        is_archive = file.read(len(ARCHIVE)) == ARCHIVE  # or of old torch
+    if is_archive and not is_whole(path):
+        raise CheckpointError(
+            f'The checkpoint {filename} is damaged, its checksums are wrong: '
+            'copy it again, or take an earlier one.'
         )
     try:
         return torch.load(path, map_location=map_location, weights_only=True)

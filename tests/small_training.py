@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from mmengine.config import Config
+from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
+from mmseg.registry import METRICS
 
 import mmseg_margin  # noqa: F401  (registers hooks and losses)
 
@@ -142,6 +144,29 @@ def add_validation(config: Config, interval: int) -> None:
         'dataset': dict(config.train_dataloader.dataset, pipeline=list(PLAIN)),
     }
     config.train_cfg.val_interval = interval
+
+
+@METRICS.register_module()
+class FallingMetric(BaseMetric):
+    """Every validation is better than the one before."""
+
+    score = 0
+
+    def process(self, data_batch: object, data_samples: object) -> None:
+        self.results.append(0)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        FallingMetric.score -= 1
+        return {'mIoU': FallingMetric.score}
+
+
+def keep_last_and_best(config: Config, interval: int) -> None:
+    """One checkpoint of each kind, both written every so many iterations."""
+    add_validation(config, interval)
+    config.val_evaluator = {'type': 'FallingMetric'}
+    config.default_hooks.checkpoint.update(
+        interval=interval, max_keep_ckpts=1, save_best='mIoU', rule='less'
+    )
 
 
 def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:

@@ -1,19 +1,16 @@
-"""``--resume``: from the newest checkpoint that is whole.
-
-mmengine writes a checkpoint in place and then its name into
-``last_checkpoint``, so a training that is killed can leave either of them
-incomplete.
-"""
+"""``--resume``: from the newest checkpoint that is whole."""
 
 import re
 from pathlib import Path
-from zipfile import is_zipfile
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.logging import print_log
 
+from mmseg_margin.checkpoints import CheckpointError, is_whole
+
 CHECKPOINT = re.compile(r'(iter|epoch)_\d+\.pth')
+RECORD = 'last_checkpoint'
 
 
 def resume_training(cfg: Config) -> None:
@@ -27,22 +24,28 @@ def resume_training(cfg: Config) -> None:
 
 
 def newest_whole_checkpoint(work_dir: str) -> str | None:
-    """The last checkpoint that was written to its end, if there is one."""
-    for path in _checkpoints(Path(work_dir)):
-        # A cut file has no zip directory, which is written last.
-        if is_zipfile(path):
+    """The last undamaged checkpoint, or None if there never was one."""
+    candidates = _checkpoints(Path(work_dir))
+    for path in candidates:
+        if is_whole(path):
             return str(path)
         if is_main_process():
             print_log(
-                f'{path} is not whole, perhaps because its writing was '
-                'interrupted, so an earlier checkpoint is looked for.'
+                f'{path} is missing or damaged, so an earlier checkpoint is '
+                'looked for.'
             )
+    if candidates:
+        raise CheckpointError(
+            f'Nothing to go on from: {", ".join(map(str, candidates))} '
+            f'missing or damaged. To begin anew, delete {work_dir}/{RECORD} '
+            'and these files, or name another --work-dir.'
+        )
     return None
 
 
 def _checkpoints(work_dir: Path) -> list[Path]:
     """What ``last_checkpoint`` names, then all others from new to old."""
-    record = work_dir / 'last_checkpoint'
+    record = work_dir / RECORD
     text = record.read_text('utf-8', 'replace') if record.is_file() else ''
     named = [Path(text.strip())] if text.strip() else []
     folders = {work_dir, *(path.parent for path in named)}
@@ -52,8 +55,7 @@ def _checkpoints(work_dir: Path) -> list[Path]:
         for path in folder.glob('*.pth')
         if CHECKPOINT.fullmatch(path.name) and path not in named
     )
-    newest_first = sorted(found, key=_time_of_writing, reverse=True)
-    return [path for path in named + newest_first if path.is_file()]
+    return named + sorted(found, key=_time_of_writing, reverse=True)
 
 
 def _time_of_writing(path: Path) -> float:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from mmengine.config import Config
 
+from mmseg_margin.checkpoints import CheckpointError
 from mmseg_margin.tooling.resume import (
     newest_whole_checkpoint,
     resume_training,
@@ -39,15 +40,32 @@ def test_the_last_one_is_taken(tmp_path):
     assert newest == str(tmp_path / 'iter_10.pth')
 
 
-@pytest.mark.parametrize('left', [0, 1, 3, 200, -1])
-def test_a_cut_checkpoint_is_skipped_with_a_word(tmp_path, left, capsys):
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def zeros_in_the_middle(content):
+    middle = content.index(b'iter_10/data/0') + 200
+    return content[:middle] + bytes(64) + content[middle + 64 :]
+
+
+@pytest.mark.parametrize(
+    'damage', [cut, zeros_in_the_middle, lambda content: b'', None]
+)
+def test_a_bad_checkpoint_is_skipped_with_a_word(tmp_path, damage, capsys):
     write_checkpoints(tmp_path, 5, 10)
     path = tmp_path / 'iter_10.pth'
-    path.write_bytes(path.read_bytes()[:left])
+    content = path.read_bytes()
+    path.unlink()
+    if damage:
+        path.write_bytes(damage(content))
     newest = newest_whole_checkpoint(str(tmp_path))
     assert newest == str(tmp_path / 'iter_5.pth')
     (sentence,) = capsys.readouterr().out.strip().splitlines()
-    assert f'{path} is not whole' in sentence
+    assert f'{path} is missing or damaged' in sentence
+    (tmp_path / 'iter_5.pth').unlink()
+    with pytest.raises(CheckpointError, match='Nothing to go on from'):
+        newest_whole_checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize('record', ['', 'nowhere/iter_1.pth', None])

@@ -1,0 +1,128 @@
+"""Checkpoints through bit flips, full disks and kills at every step."""
+
+import errno
+import os
+import random
+import shutil
+import signal
+
+import pytest
+import torch
+from mmengine.runner import CheckpointLoader
+
+from mmseg_margin.checkpoints import AtomicBackend, CheckpointError
+from mmseg_margin.tooling.resume import newest_whole_checkpoint
+from tests.processes import FORK
+from tests.small_training import (
+    PLAIN,
+    keep_last_and_best,
+    train,
+    training_config,
+)
+from tests.stats.builders import write_set
+
+FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
+STOPS = int(os.environ.get('MMSEG_MARGIN_STOPS', '6'))
+# Writing a draft, giving it its name, and removing an old file.
+STEPS = ((os, 'fsync'), (os, 'replace'), (AtomicBackend, 'remove'))
+
+
+def load(path):
+    return CheckpointLoader.load_checkpoint(str(path), 'cpu', logger='silent')
+
+
+def same(a, b):
+    """Whether two checkpoints hold the same, down to the last bit."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+def test_flipped_bits_never_become_weights(tmp_path, record_property):
+    path = tmp_path / 'iter_1.pth'
+    weights = {'w': torch.randn(7, 99), 'b': torch.arange(5)}
+    torch.save({'state_dict': weights, 'meta': {'iter': 1}}, path)
+    good, right = path.read_bytes(), load(path)
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(FLIPS):
+        bad = bytearray(good)
+        bad[rng.randrange(len(bad))] ^= 1 << rng.randrange(8)
+        path.write_bytes(bad)
+        try:
+            assert same(load(path), right)
+        except CheckpointError as error:
+            refused += '\n' not in str(error)
+    assert refused > FLIPS / 2  # the rest is padding, or dates
+    record_property('flipped bits in a checkpoint', FLIPS)
+
+
+@pytest.fixture(scope='module')
+def half_way(tmp_path_factory):
+    """A training at its second checkpoint, of which it keeps but one."""
+    folder = tmp_path_factory.mktemp('half way')
+    root, work_dir = write_set(folder / 'data', 2), folder / 'w'
+    config = training_config(root, work_dir, 2, PLAIN)
+    keep_last_and_best(config, interval=1)
+    train(config)
+    return config
+
+
+def go_on_until(config, step, stop):
+    """Resume, and stop at the n-th step of writing or removing."""
+    left = [step]
+
+    def stopping(function):
+        def call(*args, **kwargs):
+            for moment in ('before', 'after'):
+                if left[0] == 0:
+                    stop()
+                left[0] -= 1
+                if moment == 'before':
+                    result = function(*args, **kwargs)
+            return result
+
+        return call
+
+    for owner, name in STEPS:
+        setattr(owner, name, stopping(getattr(owner, name)))
+    newest = newest_whole_checkpoint(config.work_dir)
+    train(config, load_from=newest, resume=True)
+    os._exit(0)
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fill():
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+
+@pytest.mark.parametrize('stop', [kill, fill])
+def test_there_is_always_a_checkpoint(
+    half_way, tmp_path, stop, record_property
+):
+    """The last one and the best one, whatever step is the last."""
+    config = half_way.copy()
+    config.work_dir = str(tmp_path / 'w')
+    config.train_cfg.max_iters = 4
+    stops = step = 0
+    while stops < STOPS:
+        shutil.copytree(half_way.work_dir, config.work_dir)
+        (tmp_path / 'w' / 'last_checkpoint').write_text(
+            str(tmp_path / 'w' / 'iter_2.pth')
+        )
+        child = FORK.Process(target=go_on_until, args=(config, step, stop))
+        child.start()
+        child.join(120)
+        newest = newest_whole_checkpoint(config.work_dir)
+        assert load(newest)['meta']['iter'] >= 2
+        best = list((tmp_path / 'w').glob('best_*.pth'))
+        assert best
+        for path in (tmp_path / 'w').glob('*.pth'):
+            load(path)
+        stops += child.exitcode != 0
+        step = 0 if child.exitcode == 0 else step + 1
+        shutil.rmtree(config.work_dir)
+    record_property(f'{stop.__name__}s while checkpoints come and go', stops)
