@@ -1,6 +1,12 @@
 """The mathematics: torch and numpy only, no MMSegmentation needed."""
 
 from .backend import choose_backend
+from .jaccard import (
+    error_histograms,
+    jaccard_form_loss,
+    jaccard_weights,
+    pixel_errors,
+)
 from .loss import margin_calibration_loss, pixel_calibration_loss
 from .margins import (
     ABSENT_CLASS_POLICIES,
@@ -28,13 +34,17 @@ __all__ = [
     'OffsetSettings',
     'calibrated_log_loss',
     'choose_backend',
+    'error_histograms',
     'generalisation_gap',
     'iou_lower_bound',
+    'jaccard_form_loss',
+    'jaccard_weights',
     'margin_calibration_loss',
     'margin_offsets',
     'margin_ratios',
     'optimal_rho_0k',
     'pixel_calibration_loss',
+    'pixel_errors',
     'pixel_margins',
     'reference_loss',
     'rho_margin_loss',

@@ -10,13 +10,23 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import choose_backend, pixel_calibration_loss
+from mmseg_margin.functional import (
+    choose_backend,
+    error_histograms,
+    jaccard_form_loss,
+    pixel_calibration_loss,
+    pixel_errors,
+)
 from mmseg_margin.stats import ClassStats
 
+from .error_memory import ErrorMemory
 from .pixel_wise_loss import PixelWiseLoss
 from .presets import settings_of
-from .running_iou import RunningIoU
 from .validation import warn_of_large_offsets
+
+# Every fourth pixel in both directions: neighbours hardly differ, and this
+# keeps the bookkeeping at a few percent of the loss.
+PIXEL_STRIDE = 4
 
 
 @MODELS.register_module()
@@ -62,8 +72,6 @@ class MarginCalibrationLoss(PixelWiseLoss):
         loss_weight: float = 1.0,
         backend: str = 'auto',
         loss_name: str = 'loss_margin',
-        class_balance: str = 'none',
-        momentum: float = 0.99,
         **settings: Any,
     ) -> None:
         chosen = settings_of(preset, settings)
@@ -82,19 +90,11 @@ class MarginCalibrationLoss(PixelWiseLoss):
         self.class_counts: list[int] | None = None
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
-        self.running_iou = None
-        if class_balance not in ('none', 'iou'):
-            raise SettingError(
-                f"class_balance={class_balance!r} is not 'none' or 'iou'."
+        self.errors = None
+        if self.settings.form == 'jaccard':
+            self.errors = ErrorMemory(
+                self.settings.levels, self.settings.memory
             )
-        if class_balance == 'iou':
-            if self.settings.form == 'softmax':
-                raise SettingError(
-                    "class_balance='iou' weights foreground and background "
-                    "terms, which form='softmax' does not have: use "
-                    "form='target'."
-                )
-            self.running_iou = RunningIoU(momentum, self.settings.nats)
         if isinstance(class_counts, (str, os.PathLike)):
             super().set_class_stats(ClassStats.from_json(class_counts))
         elif class_counts is not None:
@@ -124,6 +124,8 @@ class MarginCalibrationLoss(PixelWiseLoss):
     def _make_room(self, num_classes: int) -> None:
         super()._make_room(num_classes)
         self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
+        if self.errors is not None:
+            self.errors.make_room(num_classes)
 
     def _derive(
         self,
@@ -139,45 +141,67 @@ class MarginCalibrationLoss(PixelWiseLoss):
             for rho in offsets
         )
         warn_of_large_offsets(offsets.rho_0k, classes)
-        if self.running_iou is not None:
-            share = torch.tensor(counts, dtype=torch.float64)
-            self.running_iou.start((share / share.sum()).to(self.rho_0k))
+        if self.errors is not None:
+            self.errors.start(counts)
 
     def training_state(self) -> dict[str, list[float]]:
-        """The running rates, which a resumed training needs."""
-        if self.running_iou is None:
-            return {}
-        return {'running_iou': self.running_iou.sums.flatten().tolist()}
+        """The running errors, which a resumed training needs."""
+        return {} if self.errors is None else {'errors': self.errors.state()}
 
     def load_training_state(self, state: dict[str, list[float]]) -> None:
-        if self.running_iou is not None and 'running_iou' in state:
-            self.running_iou.load(state['running_iou'])
+        if self.errors is not None and 'errors' in state:
+            self.errors.load(state['errors'])
 
     def pixel_losses(
         self, scores: Tensor, label: Tensor, ignore_index: int
     ) -> Tensor:
+        if self.errors is not None:
+            return self._jaccard_losses(
+                scores, label, ignore_index, self.errors
+            )
         own, other = self.settings.term_weights(scores.shape[1])
-        pos_weight: Tensor | float = own
-        neg_weight: Tensor | float = other
-        if self.running_iou is not None:
-            balance = self.running_iou.weights()
-            pos_weight, neg_weight = own * balance[0], other * balance[1]
-        loss = pixel_calibration_loss(
+        return pixel_calibration_loss(
             scores,
             label,
             self.rho_0k,
             self.rho_k0,
             form=self.settings.form,
-            pos_weight=pos_weight,
-            neg_weight=neg_weight,
+            pos_weight=own,
+            neg_weight=other,
             log_base=self.settings.log_base,
             focus=self.settings.focus,
             ignore_index=ignore_index,
             backend=self.backend,
         )
-        if self.running_iou is not None and self.training:
-            self.running_iou.update(scores, label, ignore_index)
-        return loss
+
+    def _jaccard_losses(
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        memory: ErrorMemory,
+    ) -> Tensor:
+        labelled = label != ignore_index
+        error, own, log_loss = pixel_errors(
+            scores.float(),
+            torch.where(labelled, label, 0),
+            self.rho_0k,
+            self.rho_k0,
+            self.settings.nats,
+        )
+        if self.training:
+            shown = [error.detach(), own, labelled]
+            if label.dim() == 3:
+                step = slice(None, None, PIXEL_STRIDE)
+                shown = [x[..., step, step] for x in shown]
+            weights = memory.weights_with(
+                error_histograms(*shown, memory.levels)
+            )
+        else:
+            weights = memory.weights()
+        loss = jaccard_form_loss(error, own, weights)
+        loss = loss + self.settings.log_share / self.settings.nats * log_loss
+        return torch.where(labelled, loss, 0.0)
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         super().check(scores, label, ignore_index)

@@ -22,7 +22,6 @@ Space = dict[str, BaseDistribution]
 PAPER: Setting = {
     'form': 'paper',
     'pos_weight': 1.0,
-    'class_balance': 'none',
     'class_weight': None,
     'focus': 0.0,
     'tau': 10.0,
@@ -31,7 +30,6 @@ PAPER: Setting = {
 CHOICES: dict[str, tuple] = {
     'form': ('paper', 'target', 'softmax'),
     'pos_weight': (1.0, 'num_classes'),
-    'class_balance': ('none', 'iou'),
     'class_weight': (None, 0.15, 'sqrt'),
     'focus': (0.0, 1.0, 2.0),
 }

@@ -112,7 +112,7 @@ def test_checkpoint_of_another_program(root, tmp_path, counts):
 def test_margin_loss_and_its_running_rates(root, tmp_path, counts):
     loss = {
         'type': 'MarginCalibrationLoss',
-        'class_balance': 'iou',
+        'form': 'jaccard',
         'backend': 'eager',
     }
     runner = make_runner(root, tmp_path / 'w', loss)

@@ -11,7 +11,7 @@ from tests.small_training import (
     training_config,
 )
 
-IOU = {'class_balance': 'iou', 'form': 'target'}
+JACCARD = {'form': 'jaccard'}
 
 
 def train_in_two_parts(config, checkpoint, **settings):
@@ -27,7 +27,7 @@ def train_in_two_parts(config, checkpoint, **settings):
 @pytest.mark.parametrize('workers', [0, 2])
 def test_resumed_weights_are_the_same(root, tmp_path, workers):
     """Also if another number of workers loads the rest."""
-    config = training_config(root, tmp_path / 'whole', loss=IOU)
+    config = training_config(root, tmp_path / 'whole', loss=JACCARD)
     whole = train(config)
     config.train_dataloader.num_workers = workers
     config.train_dataloader.persistent_workers = workers > 0
@@ -39,7 +39,7 @@ def test_on_two_ranks(root, tmp_path):
     settings = {'launcher': 'pytorch', 'cfg': {'model_wrapper_cfg': ddp}}
 
     def train_twice():
-        config = training_config(root, tmp_path / 'whole', loss=IOU)
+        config = training_config(root, tmp_path / 'whole', loss=JACCARD)
         whole = train(config, **settings)
         return whole, train_in_two_parts(config, 'iter_5.pth', **settings)
 
@@ -48,7 +48,7 @@ def test_on_two_ranks(root, tmp_path):
 
 
 def test_without_the_hook_they_are_not(root, tmp_path):
-    config = training_config(root, tmp_path / 'whole', loss=IOU)
+    config = training_config(root, tmp_path / 'whole', loss=JACCARD)
     config.custom_hooks.pop()
     whole = train(config)
     assert not same_weights(train_in_two_parts(config, 'iter_5.pth'), whole)

@@ -17,6 +17,7 @@ from torch import nn
 from mmseg_margin import ClassStats, MarginCalibrationLoss
 from mmseg_margin.functional import (
     LossSettings,
+    OffsetSettings,
     margin_offsets,
     reference_loss,
 )
@@ -94,7 +95,11 @@ WRITTEN_OUT = {
     ),
     'authors': dict(pos_weight='num_classes', log_base='e', class_mean=True),
     'recommended': dict(
-        form='softmax', log_base='e', focus=2.0, class_weight=0.2
+        form='jaccard',
+        log_base='e',
+        log_share=0.25,
+        largest_offset=0.4,
+        absent_class='zero',
     ),
 }
 
@@ -111,10 +116,10 @@ def test_a_preset_is_its_written_out_settings(batch, preset):
 
 
 def test_whatever_is_given_replaces_the_presets():
-    loss = build(preset='recommended', focus=1.0, class_weight=None, tau=3.0)
-    assert loss.settings == LossSettings('softmax', log_base='e', focus=1.0)
-    assert len(loss.class_weight) == 0
-    assert loss.tau == 3
+    loss = build(preset='recommended', form='softmax', log_share=0, tau=3.0)
+    assert loss.settings == LossSettings('softmax', log_base='e')
+    assert loss.offset_settings == OffsetSettings(3.0, absent_class='zero')
+    assert build(preset='paper', largest_offset=1.0).rho_0k.max() == 1
 
 
 def test_reductions_weights_and_average(batch):
@@ -262,10 +267,7 @@ def test_a_wrong_label_is_named(batch, value):
     ('kwargs', 'message'),
     [
         ({'loss_name': 'margin'}, 'must contain "loss"'),
-        ({'class_balance': 'fair'}, 'class_balance'),
         ({'class_counts': [5, 0]}, 'no labelled pixel'),
-        ({'class_balance': 'iou', 'momentum': 1.0}, 'momentum'),
-        ({'class_balance': 'iou', 'form': 'softmax'}, "use form='target'"),
         ({'class_weight': 3}, 'class_weight=3'),
         ({'class_weight': 'root'}, "class_weight='root'"),
         ({'reduction': 'max'}, "reduction='max' is not one of"),
@@ -294,7 +296,7 @@ def test_half_precision_under_autocast(batch, dtype):
 
 
 def test_copies_pickles_and_state_dicts(batch):
-    loss = build(class_balance='iou')
+    loss = build(form='jaccard')
     expected = loss.eval()(*batch)
     for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
         torch.testing.assert_close(twin(*batch), expected)

@@ -14,7 +14,7 @@ SETTINGS = {
     'paper': dict(),
     'authors': dict(preset='authors'),
     'recommended': dict(preset='recommended'),
-    'target, iou': dict(form='target', class_balance='iou'),
+    'jaccard': dict(form='jaccard', log_base='e', largest_offset=0.4),
 }
 
 

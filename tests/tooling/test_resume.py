@@ -158,7 +158,7 @@ def test_killed_at_any_moment(tmp_path, record_property):
         root,
         tmp_path / 'work',
         max_iters=ITERATIONS,
-        loss={'class_balance': 'iou', 'form': 'target'},
+        loss={'form': 'jaccard'},
     )
     config.default_hooks.checkpoint.interval = 5
     config.custom_hooks[0].use_cache = False

@@ -32,11 +32,11 @@ def finished(setting, value=None):
 
 
 def search(count, seed=0):
-    """Settings of a search that likes a large tau and dislikes 'iou'."""
+    """Settings of a search that likes a large tau and dislikes 'target'."""
     trials = []
     for _ in range(count):
         setting = next_setting(trials, STARTS, seed)
-        value = None if setting['class_balance'] == 'iou' else setting['tau']
+        value = None if setting['form'] == 'target' else setting['tau']
         trials.append(finished(setting, value))
     return [trial.params for trial in trials]
 
@@ -86,5 +86,5 @@ def test_settings_stay_in_the_space():
 def test_the_search_learns():
     """After the random beginning it avoids what never gave a result."""
     settings = search(40)
-    shunned = sum(s['class_balance'] == 'iou' for s in settings[20:])
+    shunned = sum(s['form'] == 'target' for s in settings[20:])
     assert shunned <= 5

@@ -29,9 +29,7 @@ UPSTREAM = {
 OURS = {
     'margin, eager': dict(backend='eager'),
     'margin, compiled': dict(backend='compiled'),
-    'margin, compiled, iou': dict(
-        backend='compiled', form='target', class_balance='iou'
-    ),
+    'margin, Jaccard form': dict(form='jaccard', log_base='e'),
     'margin, softmax form': dict(
         form='softmax', log_base='e', focus=2.0, class_weight=0.2
     ),

@@ -1,0 +1,90 @@
+"""The errors of the data set while training, for the Jaccard form."""
+
+from collections.abc import Sequence
+
+import torch
+from mmengine.dist import all_reduce
+from torch import Tensor, nn
+
+from mmseg_margin.functional import jaccard_weights
+
+
+class ErrorMemory(nn.Module):
+    """Running histograms of the errors of K classes at L levels.
+
+    What is remembered is conditional on the label, because crops and
+    samplers change how often a class is seen but not how well it is told
+    apart. The class's share comes from the statistics of the whole data set.
+
+    Args:
+        levels: L.
+        memory: What is kept from one batch to the next.
+    """
+
+    share: Tensor
+    histograms: Tensor
+
+    def __init__(self, levels: int, memory: float) -> None:
+        super().__init__()
+        self.levels = levels
+        self.memory = memory
+        self.is_empty = True
+        # Rows of the histograms: own pixels, other pixels.
+        for name in ('share', 'histograms'):
+            self.register_buffer(name, torch.empty(0), persistent=False)
+
+    def make_room(self, num_classes: int) -> None:
+        """Give the buffers their size."""
+        zeros = self.share.new_zeros
+        self.share = zeros(num_classes)
+        self.histograms = zeros(2, num_classes, self.levels)
+
+    def start(self, counts: Sequence[int]) -> None:
+        """Begin with uniform guesses, worth one pixel, for unseen classes."""
+        num_classes = len(counts)
+        self.make_room(num_classes)
+        total = torch.tensor(counts, dtype=torch.float64)
+        self.share = (total / total.sum()).to(self.share)
+        for row, error in enumerate((1 - 1 / num_classes, 1 / num_classes)):
+            level = min(int(error * self.levels), self.levels - 1)
+            self.histograms[row, :, level] = 1
+        self.is_empty = True
+
+    def weights(self) -> Tensor:
+        """What the errors of own and other pixels weigh now, (2, K, L)."""
+        return jaccard_weights(self.share, self.histograms)
+
+    def weights_with(self, batch: Tensor) -> Tensor:
+        """The weights for a batch, whose histograms are then remembered."""
+        if self.starts_anew:
+            self.update(batch)
+            return self.weights()
+        weights = self.weights()
+        self.update(batch)
+        return weights
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether there is nothing to go by but the batch itself."""
+        return self.is_empty or self.memory == 0
+
+    @torch.no_grad()
+    def update(self, batch: Tensor) -> None:
+        """Take in the histograms (2, K, L) of a batch, over all ranks."""
+        batch = batch.to(self.histograms)
+        all_reduce(batch)
+        # A class that was not seen keeps its errors.
+        seen = batch.sum(2, keepdim=True) > 0
+        mixed = self.memory * self.histograms + batch
+        self.histograms = torch.where(seen, mixed, self.histograms)
+        self.is_empty = False
+
+    def state(self) -> list[float]:
+        """What a resumed training needs, as a flat list."""
+        return self.histograms.flatten().tolist()
+
+    def load(self, state: Sequence[float]) -> None:
+        """Go on from what :meth:`state` gave."""
+        kept = self.histograms.new_tensor(state)
+        self.histograms = kept.view_as(self.histograms)
+        self.is_empty = False

@@ -1,0 +1,153 @@
+"""form='jaccard' in the Module: running errors and their survival."""
+
+import pytest
+import torch
+from torch import distributed
+
+from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.losses.error_memory import ErrorMemory
+from tests.processes import run_ranks
+
+K, COUNTS = 4, [70, 20, 7, 3]
+
+
+def jaccard(**settings):
+    return MarginCalibrationLoss(
+        form='jaccard', log_base='e', class_counts=COUNTS, **settings
+    )
+
+
+def slow_loss(scores, labels, history, rho_0k, rho_k0, levels):
+    """By counting, pixel by pixel, in whatever was seen before."""
+    share = [count / sum(COUNTS) for count in COUNTS]
+
+    def errors_of(scores, labels):
+        for s, y in zip(scores.tolist(), labels.tolist(), strict=True):
+            if y == 255:
+                continue
+            shift = [-rho_k0[k] if k == y else rho_0k[k] for k in range(K)]
+            p = torch.tensor(
+                [a + float(b) for a, b in zip(s, shift, strict=True)],
+                dtype=torch.float64,
+            ).softmax(0)
+            yield y, [1 - p[k] if k == y else p[k] for k in range(K)]
+
+    seen = [pair for batch in history for pair in errors_of(*batch)]
+
+    def above(level, k, own):
+        values = [e[k] for y, e in seen if (y == k) == own]
+        levels_of = [min(int(e * levels), levels - 1) for e in values]
+        more = sum((x > level) + (x == level) / 2 for x in levels_of)
+        return more / len(levels_of)
+
+    total, pixels = 0.0, 0
+    for y, error in errors_of(scores, labels):
+        pixels += 1
+        for k in range(K):
+            level = min(int(error[k] * levels), levels - 1)
+            union = share[k] + (1 - share[k]) * above(level, k, False)
+            if k == y:
+                weight = 1 / (K * union)
+            else:
+                missed = share[k] * above(level, k, True)
+                weight = (share[k] - missed) / (K * union**2)
+            total += weight * error[k]
+    return float(total / pixels)
+
+
+def batches(number, pixels=60):
+    torch.manual_seed(0)
+    for _ in range(number):
+        labels = torch.randint(0, K, (pixels,))
+        labels[:5] = 255
+        yield torch.randn(pixels, K), labels
+
+
+def test_the_weights_are_those_of_what_was_seen_before():
+    loss = jaccard(levels=8, memory=1 - 1e-9, tau=0.01)
+    loss.errors.histograms.zero_()  # all classes are in the first batch
+    history = []
+    for scores, labels in batches(3):
+        value = loss(scores, labels)
+        # Only the first batch has nothing to go by but itself.
+        known = history or [(scores, labels)]
+        expected = slow_loss(
+            scores, labels, known, loss.rho_0k, loss.rho_k0, 8
+        )
+        assert float(value) == pytest.approx(expected, rel=1e-5)
+        history.append((scores, labels))
+
+
+def test_without_memory_the_batch_counts_and_nothing_else():
+    loss = jaccard(memory=0, tau=0.01, levels=8)
+    first, second = batches(2)
+    loss(*first)
+    loss(*second)
+    expected = slow_loss(*second, [second], loss.rho_0k, loss.rho_k0, 8)
+    assert float(loss(*second)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_perfect_prediction_costs_nothing():
+    loss, labels = jaccard(tau=1e-6), torch.arange(K)
+    assert loss(100 * torch.eye(K), labels) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_log_loss_joins_by_its_share():
+    scores, labels = next(batches(1))
+    plain, both = (jaccard(log_share=share) for share in (0, 0.25))
+    log_loss = MarginCalibrationLoss(
+        form='softmax', log_base='e', class_counts=COUNTS, backend='eager'
+    )
+    torch.testing.assert_close(
+        both(scores, labels),
+        plain(scores, labels) + 0.25 * log_loss(scores, labels),
+    )
+
+
+def test_an_unseen_class_keeps_its_errors():
+    memory = ErrorMemory(levels=4, memory=0.5)
+    memory.start(COUNTS)
+    before = memory.histograms[0, 3].clone()
+    batch = torch.ones(2, K, 4)
+    batch[0, 3] = 0
+    for _ in range(500):
+        memory.update(batch)
+    assert torch.equal(memory.histograms[0, 3], before)
+    assert memory.weights().isfinite().all()
+    assert (memory.weights() >= 0).all()
+
+
+def test_a_step_that_overflows_is_not_remembered():
+    loss = jaccard()
+    for scores, labels in batches(2):
+        loss(scores, labels)
+    before = loss.training_state()
+    loss(torch.full((4, K), float('nan')), torch.arange(4))
+    assert loss.training_state() == before
+
+
+def test_the_memory_survives_a_resume_and_rests_while_evaluating():
+    loss, resumed = jaccard(), jaccard()
+    first, second, third = batches(3)
+    loss(*first)
+    loss(*second)
+    resumed.load_training_state(loss.training_state())
+    assert resumed(*third) == loss(*third)
+    assert resumed.training_state() == loss.training_state()
+    loss.eval()
+    assert loss(*third) == loss(*third)
+
+
+def histograms():
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    loss = jaccard()
+    for scores, labels in batches(3):
+        loss(scores[rank::size], labels[rank::size])
+    return loss.errors.histograms
+
+
+def test_ranks_agree_with_one_process(tmp_path):
+    one = run_ranks(1, histograms, tmp_path / 'one')[0]
+    first, second = run_ranks(2, histograms, tmp_path / 'two')
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first, one)
