@@ -190,13 +190,14 @@ class MarginCalibrationLoss(PixelWiseLoss):
             self.settings.nats,
         )
         if self.training:
-            shown = [error.detach(), own, labelled]
-            if label.dim() == 3:
-                step = slice(None, None, PIXEL_STRIDE)
-                shown = [x[..., step, step] for x in shown]
-            weights = memory.weights_with(
-                error_histograms(*shown, memory.levels)
+            step = PIXEL_STRIDE if label.dim() == 3 else 1
+            batch = error_histograms(
+                _thinned(error.detach(), step),
+                _thinned(own, step),
+                _thinned(labelled, step),
+                memory.levels,
             )
+            weights = memory.weights_with(batch)
         else:
             weights = memory.weights()
         loss = jaccard_form_loss(error, own, weights)
@@ -215,3 +216,7 @@ class MarginCalibrationLoss(PixelWiseLoss):
         backend = choose_backend(scores.device, self.backend)
         print_log(f'{self.loss_name} runs {backend}.', logger='current')
         self._backend_said = True
+
+
+def _thinned(pixels: Tensor, step: int) -> Tensor:
+    return pixels[..., ::step, ::step] if step > 1 else pixels
