@@ -7,7 +7,7 @@ configs for other tools import :mod:`mmseg_margin.safe_checkpoints`.
 import functools
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -224,3 +224,20 @@ def draw_batches_from(loader: Iterable, loop: Any) -> None:
         can_skip = hasattr(loop.dataloader_iterator, 'skip_iter')
         discarded = 0 if can_skip else loop.iter
         loop.dataloader_iterator = ResumedBatches(loader, discarded)
+
+
+def weight_cross_entropy(loss: Any, weights: Sequence[float]) -> bool:
+    """Give weights to a ``CrossEntropyLoss``, unless it has its own.
+
+    mmseg's own function fails on ignored pixels once there are weights (in
+    some versions only with ``avg_non_ignore=True``), so it is replaced in
+    this loss by one that takes the same arguments.
+    """
+    from .losses.weighted_cross_entropy_loss import weighted_cross_entropy
+
+    is_ours = loss.cls_criterion is weighted_cross_entropy
+    if loss.class_weight is not None and not is_ours:
+        return False
+    loss.class_weight = list(weights)
+    loss.cls_criterion = weighted_cross_entropy
+    return True

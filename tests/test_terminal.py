@@ -8,10 +8,8 @@ from mmengine.registry import init_default_scope
 
 from mmseg_margin.stats import (
     ClassStats,
-    LabelRange,
-    collect_stats,
+    check_labels,
     format_table,
-    inspect,
     plot_stats,
 )
 from mmseg_margin.terminal import drawable, printable
@@ -62,8 +60,7 @@ def test_report_of_evil_files(tmp_path):
                 content = (root / folder / '0000.png').read_bytes()
                 path.write_bytes(content)
     dataset = open_set(root, classes=EVIL)
-    collected = collect_stats(dataset, LabelRange(None))
-    report = str(inspect(collected, dataset))
+    report = str(check_labels(dataset, {}))
     report.encode('utf-8')
     assert 'ann/a\\x1b[2J.png: 99' in report
     assert 'ann/b\\n| fake.png: 99' in report

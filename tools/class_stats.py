@@ -4,25 +4,23 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmengine.config import Config, DictAction
-from mmengine.registry import DATASETS, init_default_scope
+from mmengine.registry import init_default_scope
 
-from mmseg_margin.compat import switch_on
+from mmseg_margin.errors import SettingError
+from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.stats import (
     WEIGHT_METHODS,
-    DataSetError,
-    LabelRange,
     StatsCache,
-    collect_stats,
+    check_labels,
     format_table,
-    ignore_index_of,
-    inspect,
-    label_heads,
     plot_stats,
 )
+from mmseg_margin.tooling.cli import add_config_options, report_errors
+from mmseg_margin.tooling.data_check import check_folders
+from mmseg_margin.tooling.launch import load_config
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -54,39 +52,32 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--no-cache', action='store_true', help='neither read nor write it'
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=DictAction,
-        help='override settings of the config, as key=value',
-    )
-    return parser.parse_args()
+    add_config_options(parser)
+    return parser.parse_args(argv)
 
 
-def main() -> int:
-    args = parse_args()
-    switch_on()
-    config = Config.fromfile(args.config)
+@report_errors
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    OffsetSettings(args.tau, args.upsilon)  # refuses what cannot be
+    config = load_config(args.config)
     config.merge_from_dict(args.cfg_options or {})
     init_default_scope(config.get('default_scope', 'mmseg'))
     loader = config.get(f'{args.split}_dataloader')
     if loader is None:
-        raise DataSetError(f'{args.config} has no {args.split}_dataloader.')
-    dataset = DATASETS.build(loader.dataset)
-    heads = label_heads(config.get('model') or {})
-    num_classes = heads[0].num_classes if heads else None
-    collected = collect_stats(
-        dataset,
-        LabelRange(num_classes, ignore_index_of(heads, dataset)),
+        raise SettingError(f'{args.config} has no {args.split}_dataloader.')
+    check_folders(config, (args.split,))
+    report = check_labels(
+        loader.dataset,
+        config.get('model') or {},
         None if args.no_cache else StatsCache(),
         num_threads=args.num_threads,
     )
-    stats = collected.stats
+    stats = report.stats
     weights = stats.class_weights(args.weights) if args.weights else None
     print(format_table(stats, args.tau, args.upsilon, weights))
     if weights is not None:
         print(f'class_weight = {[round(weight, 6) for weight in weights]}')
-    report = inspect(collected, dataset, heads)
     if report.errors or report.warnings:
         print(report)
     if args.out:
@@ -95,11 +86,8 @@ def main() -> int:
     if args.plot and stats.total:
         plot_stats(stats, args.plot, args.tau, args.upsilon)
         print(f'Wrote {args.plot}.')
-    return 1 if report.errors else 0
+    sys.exit(1 if report.errors else 0)
 
 
 if __name__ == '__main__':
-    try:
-        sys.exit(main())
-    except (OSError, ValueError) as error:  # bad data or settings, full disk
-        sys.exit(f'error: {error}')
+    main()

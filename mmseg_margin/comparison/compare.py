@@ -11,20 +11,11 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
-from mmseg.registry import DATASETS
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.objectives import terms_of
-from mmseg_margin.stats import (
-    DataSetError,
-    LabelRange,
-    StatsCache,
-    collect_stats,
-    ignore_index_of,
-    inspect,
-    label_heads,
-)
+from mmseg_margin.stats import StatsCache, check_labels
 from mmseg_margin.version import __version__
 
 from .conduct import conduct
@@ -66,25 +57,20 @@ def make_study(
 ) -> Study:
     """What all runs have in common; the labels are checked on the way."""
     init_default_scope(cfg.get('default_scope', 'mmseg'))
-    dataset = DATASETS.build(cfg.train_dataloader.dataset)
-    heads = label_heads(cfg.model)
-    collected = collect_stats(
-        dataset,
-        LabelRange(heads[0].num_classes, ignore_index_of(heads, dataset)),
-        StatsCache(),
+    report = check_labels(
+        cfg.train_dataloader.dataset, cfg.model, StatsCache()
     )
-    report = inspect(collected, dataset, heads)
-    if report.errors:
-        raise DataSetError(str(report))
+    report.raise_errors()
+    metainfo = report.dataset.metainfo
     return Study(
         config=Path(cfg.filename).name,
         losses={objective: terms_of(objective) for objective in losses},
         seeds=seeds,
         iterations=training_iterations(cfg),
         init=Path(init).name if init else None,
-        classes=list(dataset.metainfo['classes']),
-        palette=[list(colour) for colour in dataset.metainfo['palette']],
-        class_counts=list(collected.stats.counts),
+        classes=list(metainfo['classes']),
+        palette=[list(colour) for colour in metainfo['palette']],
+        class_counts=list(report.stats.counts),
         versions=_versions(),
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     )

@@ -1,21 +1,12 @@
 """Class counts of the training set for metrics, in training and in tests."""
 
-from typing import Any
-
 from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
-from mmseg.registry import DATASETS, HOOKS
+from mmseg.registry import HOOKS
 
-from mmseg_margin.stats import (
-    ClassStats,
-    DataSetError,
-    LabelRange,
-    StatsCache,
-    collect_stats,
-    ignore_index_of,
-    label_heads,
-)
+from mmseg_margin.errors import DataSetError
+from mmseg_margin.stats import ClassStats, StatsCache, check_labels
 
 
 @HOOKS.register_module()
@@ -76,13 +67,10 @@ class TrainingCountsHook(Hook):
         return None
 
     def _count(self, runner: Runner) -> ClassStats | None:
+        labels = runner.cfg.train_dataloader.dataset
         try:
-            dataset: Any = DATASETS.build(runner.cfg.train_dataloader.dataset)
-            heads = label_heads(runner.model)
-            labels = LabelRange(None, ignore_index_of(heads, dataset))
-            return collect_stats(dataset, labels, self.cache).stats
-        # mmseg asserts that an ann_file exists.
-        except (OSError, AssertionError, DataSetError) as error:
+            return check_labels(labels, runner.model, self.cache).stats
+        except DataSetError as error:
             runner.logger.warning(
                 'The class counts of the training set are not known, because '
                 f'the checkpoint has none and its labels are missing: {error}'

@@ -7,25 +7,21 @@ from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.stats import (
     ClassStats,
-    DataSetError,
-    LabelRange,
     StatsCache,
+    check_labels,
     check_weight_method,
-    collect_stats,
     format_table,
-    ignore_index_of,
-    inspect,
-    label_heads,
 )
 
-from .handover import (
+from .model_losses import (
     announce_classes,
-    hand_over_class_weights,
-    hand_over_stats,
+    give_stats,
     load_training_states,
     margin_settings,
+    set_class_weights,
     training_states,
 )
 
@@ -75,7 +71,7 @@ class ClassStatsHook(Hook):
         if class_weight is not None:
             check_weight_method('class_weight', class_weight)
         if on_problem not in ON_PROBLEM:
-            raise ValueError(
+            raise SettingError(
                 f'on_problem={on_problem!r} is not one of {ON_PROBLEM}.'
             )
         self.cache = StatsCache(cache_dir) if use_cache else None
@@ -102,25 +98,28 @@ class ClassStatsHook(Hook):
         # mmengine calls after_load_checkpoint for fine-tuning too, where the
         # checkpoint's data set is another one; only resuming has iterations.
         meta = self._loaded_meta if runner.iter > 0 else {}
-        dataset, model = runner.train_dataloader.dataset, runner.model
-        heads = label_heads(model)
-        collected = collect_stats(
-            dataset,
-            LabelRange(
-                heads[0].num_classes if heads else None,
-                ignore_index_of(heads, dataset),
-            ),
+        model = runner.model
+        report = check_labels(
+            runner.train_dataloader.dataset,
+            model,
             self.cache,
             _read_stats(meta.get(STATS_KEY)),
             self.num_threads,
+            self.rare_share,
         )
-        report = inspect(collected, dataset, heads, self.rare_share)
-        if report.errors and self.on_problem == 'error':
-            raise DataSetError(str(report))
+        if self.on_problem == 'error':
+            report.raise_errors()
         if report.errors or report.warnings:
             runner.logger.warning(str(report))
-        self.stats = collected.stats
-        self._hand_over(model, collected.stats, not report.errors)
+        self.stats = report.stats
+        receivers = give_stats(model, report.stats, not report.errors)
+        weights = None
+        if self.class_weight is not None:
+            weights = report.stats.class_weights(self.class_weight)
+            set_class_weights(model, weights)
+        settings = margin_settings(receivers)
+        table = format_table(report.stats, **settings, weights=weights)
+        print_log(table, logger='current')
         load_training_states(model, meta.get(STATE_KEY, {}))
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
@@ -128,18 +127,6 @@ class ClassStatsHook(Hook):
         if self.stats is not None:
             checkpoint['meta'][STATS_KEY] = self.stats.to_dict()
             checkpoint['meta'][STATE_KEY] = training_states(runner.model)
-
-    def _hand_over(
-        self, model: Any, stats: ClassStats, labels_checked: bool
-    ) -> None:
-        receivers = hand_over_stats(model, stats, labels_checked)
-        weights = None
-        if self.class_weight is not None:
-            weights = stats.class_weights(self.class_weight)
-            hand_over_class_weights(model, weights)
-        settings = margin_settings(receivers)
-        table = format_table(stats, **settings, weights=weights)
-        print_log(table, logger='current')
 
 
 def _read_stats(data: object) -> ClassStats | None:

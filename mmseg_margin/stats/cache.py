@@ -1,21 +1,30 @@
 """Statistics of earlier scans on disk, found by what was scanned.
 
 A file is complete or not there: it is written under another name, then
-renamed. So runs may share a folder and may be killed at any moment.
+renamed. So runs may share a folder and may be killed at any moment. Others
+may be able to write there: only regular files are read, links are not
+followed, and nothing is removed but our own drafts.
 """
 
+import hashlib
 import logging
 import os
+import re
+import stat
 import time
+import uuid
 from pathlib import Path
 
 from mmengine.logging import print_log
 
-from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.terminal import printable
 
-from .class_stats import ClassStats
+from .class_stats import LONGEST_TEXT, ClassStats
 
 ABANDONED_AFTER_SECONDS = 3600
+DRAFT = re.compile(r'\.[0-9a-f]{64}\.[0-9a-f]{32}\.tmp')
+NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
+NO_WAITING = getattr(os, 'O_NONBLOCK', 0)  # for the other end of a pipe
 
 
 def default_cache_dir() -> Path:
@@ -25,55 +34,100 @@ def default_cache_dir() -> Path:
 
 
 class StatsCache:
-    """A folder of ``<fingerprint>.json``; never a reason to fail."""
+    """A folder of ``<fingerprint>.stats``; never a reason to fail.
+
+    Each file begins with the checksum of the rest, which is JSON.
+
+    Args:
+        folder: Others may share it. If None, the user's own is taken, to
+            which nobody else has access.
+    """
 
     def __init__(self, folder: str | Path | None = None) -> None:
+        self.is_private = folder is None
         chosen = folder or default_cache_dir()
         self.folder = Path(os.path.expanduser(chosen))
 
+    def path_of(self, key: str) -> Path:
+        """Where the statistics of that fingerprint are."""
+        return self.folder / f'{key}.stats'
+
     def load(self, key: str) -> ClassStats | None:
         """The statistics of that fingerprint, if they are there and whole."""
-        path = self.folder / f'{key}.json'
+        path = self.path_of(key)
         try:
-            stats = ClassStats.from_json(path)
+            checksum, _, content = self._read(path).partition(b'\n')
+            if checksum != _checksum(content):
+                raise ValueError('its checksum is wrong.')
+            stats = ClassStats.loads(content.decode())
+            if stats.provenance.fingerprint != key:
+                raise ValueError('it belongs to other files or classes.')
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            reason = str(error).rstrip('.')
-            _say(f'{reason}: scanning again instead of using it.')
-            return None
-        if stats.provenance.fingerprint != key:
-            _say(
-                f'{path} belongs to other files or another label mapping: '
-                'scanning again instead of using it.'
-            )
+            reason = printable(str(error)).rstrip('.')
+            _warn(f'{path}: {reason}: the labels are counted again.')
             return None
         return stats
 
     def store(self, stats: ClassStats) -> None:
         """Write under the statistics' fingerprint, whole or not at all."""
+        content = stats.dumps().encode()
         try:
-            if self.folder.parts[0].startswith('~'):
-                raise OSError('the user has no home folder, set cache_dir')
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             self._remove_abandoned_drafts()
             key = stats.provenance.fingerprint
-            atomic_write_text(self.folder / f'{key}.json', stats.dumps())
+            draft = self.folder / f'.{key}.{uuid.uuid4().hex}.tmp'
+            try:
+                with open(draft, 'xb') as file:
+                    file.write(_checksum(content) + b'\n' + content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, self.path_of(key))
+            finally:
+                draft.unlink(missing_ok=True)
         except OSError as error:
-            _say(
+            _warn(
                 f'The label statistics are not kept in {self.folder}, so the '
                 f'next run counts again: {error}.'
             )
 
+    def _read(self, path: Path) -> bytes:
+        number = os.open(path, os.O_RDONLY | NO_LINKS | NO_WAITING)
+        with open(number, 'rb') as file:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError('it is not a regular file')
+            if self.is_private and not _is_mine(status):
+                raise OSError('it belongs to another user')
+            return file.read(LONGEST_TEXT)
+
+    def _make_folder(self) -> None:
+        if self.folder.parts[0].startswith('~'):
+            raise OSError('the user has no home folder, set cache_dir')
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.is_private:
+            self.folder.chmod(0o700)
+
     def _remove_abandoned_drafts(self) -> None:
         oldest = time.time() - ABANDONED_AFTER_SECONDS
-        for draft in self.folder.glob('*.tmp'):
+        for draft in self.folder.glob('.*.tmp'):
             try:
-                if draft.stat().st_mtime < oldest:
+                status = draft.lstat()
+                is_old = status.st_mtime < oldest and _is_mine(status)
+                if is_old and DRAFT.fullmatch(draft.name):
                     draft.unlink()
             except OSError:
-                continue  # of another user, or another run was faster
+                continue  # another run was faster
 
 
-def _say(message: str) -> None:
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _is_mine(status: os.stat_result) -> bool:
+    return not hasattr(os, 'geteuid') or status.st_uid == os.geteuid()
+
+
+def _warn(message: str) -> None:
     print_log(message, logger='current', level=logging.WARNING)

@@ -1,8 +1,8 @@
 """ClassStats: what the annotation files of a data set hold, and its JSON."""
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +10,47 @@ from mmseg_margin.atomic_write import StrPath, atomic_write_text
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import MarginOffsets, margin_offsets
 
-from .provenance import Provenance
-from .validation import check_fields, check_int, check_ints, check_texts
+from .json_fields import check_fields, check_int, check_ints, check_texts
 from .weights import class_weights
 
 JSON_FORMAT = 'mmseg_margin.class_stats/1'
 LONGEST_TEXT = 1 << 22
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the counts come from; empty for counts given by hand."""
+
+    dataset: str = ''
+    files: int = 0
+    mapping: str = ''
+    ignore_index: int | None = 255
+    fingerprint: str = ''
+    version: str = ''
+
+    def __post_init__(self) -> None:
+        for name in ('dataset', 'mapping', 'fingerprint', 'version'):
+            check_texts(f'provenance.{name}', [getattr(self, name)])
+        check_int('provenance.files', self.files)
+        if self.ignore_index is not None:
+            check_int('provenance.ignore_index', self.ignore_index, None)
+
+    def merge(self, other: 'Provenance') -> 'Provenance':
+        """Where the sum of both statistics comes from."""
+
+        def joined(name: str) -> str:
+            values = (getattr(self, name), getattr(other, name))
+            return ' + '.join(dict.fromkeys(filter(None, values)))
+
+        both = f'{self.fingerprint}+{other.fingerprint}'
+        return Provenance(
+            dataset=joined('dataset'),
+            files=self.files + other.files,
+            mapping=joined('mapping'),
+            ignore_index=self.ignore_index,
+            fingerprint=hashlib.sha256(both.encode()).hexdigest(),
+            version=joined('version'),
+        )
 
 
 @dataclass(frozen=True)
@@ -42,22 +77,11 @@ class ClassStats:
         check_texts('classes', self.classes)
         if not self.classes:
             raise SettingError('classes is empty: name at least one class.')
-        for name in ('counts', 'images', 'image_pixels'):
+        for name in PER_CLASS:
             check_ints(name, getattr(self, name), len(self.classes))
         check_int('ignored', self.ignored)
         # The sum is checked too, because int64 totals are derived from it.
         check_int('the sum of counts', sum(self.counts))
-
-    def _check_consistency(self) -> None:
-        """What a scan cannot find, and weights cannot be derived from."""
-        for index, pixels in enumerate(self.counts):
-            shown_in = self.images[index], self.image_pixels[index]
-            if pixels and (not shown_in[0] or shown_in[1] < pixels):
-                raise SettingError(
-                    f'counts[{index}] is {pixels}, which contradicts '
-                    f'images[{index}] = {shown_in[0]} and '
-                    f'image_pixels[{index}] = {shown_in[1]}.'
-                )
 
     @property
     def total(self) -> int:
@@ -86,13 +110,20 @@ class ClassStats:
                 'classes differ, so the statistics cannot be merged: '
                 f'{self.classes} and {other.classes}.'
             )
+        sums = {
+            name: [
+                a + b
+                for a, b in zip(
+                    getattr(self, name), getattr(other, name), strict=True
+                )
+            ]
+            for name in PER_CLASS
+        }
         return ClassStats(
             self.classes,
-            _add(self.counts, other.counts),
-            _add(self.images, other.images),
-            _add(self.image_pixels, other.image_pixels),
-            self.ignored + other.ignored,
-            self.provenance.merge(other.provenance),
+            **sums,
+            ignored=self.ignored + other.ignored,
+            provenance=self.provenance.merge(other.provenance),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,58 +133,65 @@ class ClassStats:
     @classmethod
     def from_dict(cls, data: object) -> 'ClassStats':
         """Validate what :meth:`to_dict` made."""
-        values = check_fields('class statistics', data, _FIELDS)
+        values = check_fields('class statistics', data, ('format', *_FIELDS))
         if values.pop('format', None) != JSON_FORMAT:
             raise SettingError(
                 f'format is not {JSON_FORMAT!r}: write the file again with '
                 'tools/class_stats.py.'
             )
-        provenance = check_fields(
+        source = check_fields(
             'provenance', values.pop('provenance', {}), _PROVENANCE_FIELDS
         )
-        missing = [name for name in _REQUIRED if name not in values]
-        if missing:
-            raise SettingError(f'{missing[0]} is missing.')
-        stats = cls(**values, provenance=Provenance(**provenance))
+        for name in _FIELDS[:-1]:
+            if name not in values:
+                raise SettingError(f'{name} is missing.')
+        stats = cls(**values, provenance=Provenance(**source))
         stats._check_consistency()
         return stats
 
-    def to_json(self, path: StrPath) -> None:
-        """Write a JSON file that people can read, whole or not at all."""
-        atomic_write_text(path, self.dumps())
+    def _check_consistency(self) -> None:
+        """What a scan cannot find, and weights cannot be derived from."""
+        for index, pixels in enumerate(self.counts):
+            shown_in = self.images[index], self.image_pixels[index]
+            if pixels and (not shown_in[0] or shown_in[1] < pixels):
+                raise SettingError(
+                    f'counts[{index}] is {pixels}, which contradicts '
+                    f'images[{index}] = {shown_in[0]} and '
+                    f'image_pixels[{index}] = {shown_in[1]}.'
+                )
 
     def dumps(self) -> str:
         """The text of the JSON file."""
         return json.dumps(self.to_dict(), indent=1) + '\n'
 
     @classmethod
+    def loads(cls, text: str) -> 'ClassStats':
+        """Read and validate the text of a JSON file."""
+        if len(text) > LONGEST_TEXT:
+            raise SettingError(
+                f'it is longer than {LONGEST_TEXT:,} characters.'
+            )
+        try:
+            return cls.from_dict(json.loads(text))
+        except RecursionError:
+            raise SettingError('it nests thousands of brackets.') from None
+
+    def to_json(self, path: StrPath) -> None:
+        """Write a JSON file that people can read, whole or not at all."""
+        atomic_write_text(path, self.dumps())
+
+    @classmethod
     def from_json(cls, path: StrPath) -> 'ClassStats':
         """Read and validate a JSON file."""
         try:
-            # RecursionError: text that nests ten thousand brackets.
-            return cls.from_dict(json.loads(_read_text(path)))
-        except (ValueError, RecursionError) as error:
+            with open(path, encoding='utf-8') as file:
+                return cls.loads(file.read(LONGEST_TEXT + 1))
+        except ValueError as error:
             raise SettingError(
                 f'{path} does not hold class statistics: {error}'
             ) from error
 
 
-def _read_text(path: StrPath) -> str:
-    with open(path, encoding='utf-8') as file:
-        text = file.read(LONGEST_TEXT + 1)
-    if len(text) > LONGEST_TEXT:
-        raise SettingError(f'it is longer than {LONGEST_TEXT:,} characters.')
-    return text
-
-
-def _names(dataclass_type: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(dataclass_type))
-
-
-_FIELDS = ('format', *_names(ClassStats))
-_PROVENANCE_FIELDS = _names(Provenance)
-_REQUIRED = ('classes', 'counts', 'images', 'image_pixels', 'ignored')
-
-
-def _add(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    return [a + b for a, b in zip(left, right, strict=True)]
+PER_CLASS = ('counts', 'images', 'image_pixels')
+_FIELDS = tuple(f.name for f in dataclasses.fields(ClassStats))
+_PROVENANCE_FIELDS = tuple(f.name for f in dataclasses.fields(Provenance))

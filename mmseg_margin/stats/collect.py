@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,26 +16,20 @@ from mmseg_margin.errors import DataSetError
 from mmseg_margin.version import __version__
 from mmseg_margin.walks import leaf_datasets
 
+from .annotations import Annotations, list_annotations
 from .cache import StatsCache
-from .class_stats import ClassStats
-from .findings import Findings, Kind
-from .provenance import Provenance
-from .samples import Samples, list_samples
+from .class_stats import ClassStats, Provenance
+from .fingerprint import stamp_on_all_ranks, why_not_to_keep
+from .label_sums import LabelRange, LabelSums
+from .problems import Kind, Problems
 from .scan import scan
-from .survey import (
-    Survey,
-    fingerprint,
-    survey_on_all_ranks,
-    why_not_to_keep,
-)
-from .tally import LabelRange, Tally
 
 
 class Collected(NamedTuple):
     """The statistics, what a scan found, and stored values if it ran."""
 
     stats: ClassStats
-    findings: Findings
+    problems: Problems
     stored_values: list[int]
 
 
@@ -57,62 +52,83 @@ def collect_stats(
         known: Earlier statistics, taken if the data set is still the same.
         num_threads: Threads of each rank; the cores of the machine if None.
     """
-    samples = list_samples(dataset)
-    if not samples:
+    leaves = leaf_datasets(dataset)
+    source = ' + '.join(dict.fromkeys(type(x).__name__ for x in leaves))
+    annotations = list_annotations(dataset)
+    if not annotations:
         raise DataSetError(
-            f'{_name(dataset)} has no samples: check data_root, data_prefix, '
-            'the suffixes and ann_file.'
+            f'{source} has no samples: check data_root, data_prefix, the '
+            'suffixes and ann_file.'
         )
-    names = _class_names(dataset)
-    if names:
-        labels = LabelRange(len(names), labels.ignore_index)
+    named = getattr(leaves[0], 'metainfo', {}).get('classes') or ()
+    classes = [str(name) for name in named]
+    if classes:
+        labels = LabelRange(len(classes), labels.ignore_index)
     started = time.time_ns()
-    before = survey_on_all_ranks(samples)
-    key = fingerprint(before, names, labels)
+    before = stamp_on_all_ranks(annotations)
+    key = before.fingerprint(classes, labels)
+
+    def is_right(stats: ClassStats) -> bool:
+        if classes:
+            return stats.classes == classes
+        return labels.num_classes in (None, len(stats.classes))
+
     answer: list[Any] = [None]
     if dist.is_main_process():
-        answer = [(_look_up(key, known, cache), started)]
+        answer = [(_look_up(key, is_right, known, cache), started)]
     dist.broadcast_object_list(answer)
     found, started = answer[0]
     if found is not None:
-        return Collected(found, Findings(), [])
-    tally, findings = _scan_on_all_ranks(samples, labels, num_threads)
-    unsafe = why_not_to_keep(before, survey_on_all_ranks(samples), started)
+        return Collected(found, Problems(), [])
+    sums, problems = _scan_on_all_ranks(annotations, labels, num_threads)
+    unsafe = why_not_to_keep(before, stamp_on_all_ranks(annotations), started)
     if unsafe:
         key = ''
         print_log(unsafe, logger='current', level=logging.WARNING)
-    stats = _make_stats(dataset, len(samples), before, tally, labels, key)
-    is_clean = not (findings or unsafe) and before.is_cacheable
+    provenance = Provenance(
+        dataset=source,
+        files=len(annotations),
+        mapping='; '.join(sorted(before.mappings)),
+        ignore_index=labels.ignore_index,
+        fingerprint=key,
+        version=__version__,
+    )
+    stats = _make_stats(classes, sums, labels, provenance)
+    is_clean = not (problems or unsafe) and before.is_cacheable
     if cache is not None and is_clean and dist.is_main_process():
         cache.store(stats)
-    return Collected(stats, findings, np.flatnonzero(tally.stored).tolist())
+    return Collected(stats, problems, sums.stored_values)
 
 
 def _look_up(
-    key: str, known: ClassStats | None, cache: StatsCache | None
+    key: str,
+    is_right: Callable[[ClassStats], bool],
+    known: ClassStats | None,
+    cache: StatsCache | None,
 ) -> ClassStats | None:
     if known is not None:
-        if known.provenance.fingerprint == key:
+        if known.provenance.fingerprint == key and is_right(known):
             return known
         print_log(
             'The data set differs from that of the checkpoint: '
             'its labels are counted again.',
             logger='current',
         )
-    return cache.load(key) if cache is not None else None
+    found = cache.load(key) if cache is not None else None
+    return found if found is not None and is_right(found) else None
 
 
 def _scan_on_all_ranks(
-    samples: Samples, labels: LabelRange, num_threads: int | None
-) -> tuple[Tally, Findings]:
+    annotations: Annotations, labels: LabelRange, num_threads: int | None
+) -> tuple[LabelSums, Problems]:
     rank, world_size = dist.get_dist_info()
-    findings = None
+    problems = None
     try:
-        tally, findings = scan(
-            samples[rank::world_size], labels, num_threads, rank == 0
+        sums, problems = scan(
+            annotations[rank::world_size], labels, num_threads, rank == 0
         )
     finally:  # a rank that fails tells the others, so that none waits for it
-        parts = dist.all_gather_object((findings, _views(samples)))
+        parts = dist.all_gather_object((problems, _views(annotations)))
     failed = [i for i, (part, _) in enumerate(parts) if part is None]
     if failed:
         raise DataSetError(
@@ -125,71 +141,48 @@ def _scan_on_all_ranks(
             'The ranks do not see the same label files: check that every '
             'node has the same data set at the same place.'
         )
-    sums = torch.from_numpy(tally.to_array())
-    dist.all_reduce(sums)
-    tally = Tally.from_array(sums.numpy())
-    merged = Findings()
+    dist.all_reduce(torch.from_numpy(sums.rows))
+    merged = Problems()
     for part, _ in parts:
         merged.add(part)
-    if np.flatnonzero(tally.stored).tolist() == [0, 255]:
-        merged.note(Kind.BINARY_MASK, 0, samples[0].label_path)
-    return tally, merged
+    if sums.stored_values != [0, 255]:
+        merged.pop(Kind.BINARY_MASK, None)
+    return sums, merged
 
 
-def _views(samples: Samples) -> tuple[int, str, str]:
-    """The number of samples, a digest of this rank's and of the next's.
+def _views(annotations: Annotations) -> tuple[int, str, str]:
+    """The number of labels, a digest of this rank's and of the next's.
 
-    If neighbours agree on these, every sample is read by exactly one rank,
+    If neighbours agree on these, every label is read by exactly one rank,
     and none of them has to look at more than two shares.
     """
     rank, world_size = dist.get_dist_info()
+    if world_size == 1:
+        return len(annotations), '', ''
     digests = []
     for share in (rank, (rank + 1) % world_size):
         digest = hashlib.sha256()
-        for sample in samples[share::world_size]:
-            digest.update(os.fsencode(sample.label_path) + b'\0')
+        for annotation in annotations[share::world_size]:
+            digest.update(os.fsencode(annotation.label_path) + b'\0')
         digests.append(digest.hexdigest())
-    return len(samples), digests[0], digests[1]
+    return len(annotations), digests[0], digests[1]
 
 
 def _make_stats(
-    dataset: Any,
-    num_files: int,
-    source: Survey,
-    tally: Tally,
+    classes: list[str],
+    sums: LabelSums,
     labels: LabelRange,
-    key: str,
+    provenance: Provenance,
 ) -> ClassStats:
-    present = np.flatnonzero(tally.pixels * labels.is_class)
-    num_classes = labels.num_classes or int(present.max(initial=0)) + 1
-    numbered = [f'class {index}' for index in range(num_classes)]
-
-    def per_class(values: np.ndarray) -> list[int]:
-        return (values * labels.is_class)[:num_classes].tolist()
-
+    of_classes = sums.rows[:3] * labels.is_class
+    largest = int(np.flatnonzero(of_classes[0]).max(initial=0))
+    num_classes = labels.num_classes or largest + 1
+    counts, images, image_pixels = of_classes[:, :num_classes].tolist()
     return ClassStats(
-        classes=_class_names(dataset) or numbered,
-        counts=per_class(tally.pixels),
-        images=per_class(tally.images),
-        image_pixels=per_class(tally.image_pixels),
-        ignored=int(tally.pixels[labels.is_ignored].sum()),
-        provenance=Provenance(
-            dataset=_name(dataset),
-            files=num_files,
-            mapping='; '.join(sorted(source.mappings)),
-            ignore_index=labels.ignore_index,
-            fingerprint=key,
-            version=__version__,
-        ),
+        classes or [f'class {index}' for index in range(num_classes)],
+        counts,
+        images,
+        image_pixels,
+        int(sums.rows[0, labels.is_ignored].sum()),
+        provenance,
     )
-
-
-def _name(dataset: Any) -> str:
-    leaves = leaf_datasets(dataset)
-    return ' + '.join(dict.fromkeys(type(leaf).__name__ for leaf in leaves))
-
-
-def _class_names(dataset: Any) -> list[str]:
-    """Empty if the data set does not name its classes."""
-    metainfo = getattr(leaf_datasets(dataset)[0], 'metainfo', {})
-    return [str(name) for name in metainfo.get('classes') or ()]

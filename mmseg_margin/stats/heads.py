@@ -8,7 +8,8 @@ from torch import nn
 from mmseg_margin.walks import (
     heads_of_config,
     heads_of_model,
-    leaf_datasets,
+    modules,
+    nodes,
     predicts_boundaries,
 )
 
@@ -39,17 +40,18 @@ def label_heads(model: nn.Module | Mapping[str, Any]) -> list[Head]:
     ]
 
 
-def ignore_index_of(heads: Sequence[Head], dataset: Any) -> int | None:
-    """The index that the loss ignores: the head's, else the data set's."""
-    if heads and heads[0].ignore_index is not None:
-        return heads[0].ignore_index
-    return getattr(leaf_datasets(dataset)[0], 'ignore_index', 255)
+def tolerates_absent_classes(model: nn.Module | Mapping[str, Any]) -> bool:
+    """Whether a margin loss of it was told what to do with such classes."""
+    if isinstance(model, nn.Module):
+        settings = (
+            getattr(x, 'offset_settings', None) for _, x in modules(model)
+        )
+        return any(x and x.absent_class != 'error' for x in settings)
+    return any(x.get('absent_class', 'error') != 'error' for x in nodes(model))
 
 
-def check_num_classes(
-    heads: Iterable[Head], num_classes: int
-) -> Iterable[str]:
-    """A sentence for each head with another number of classes."""
+def check_heads(heads: Sequence[Head], num_classes: int) -> Iterable[str]:
+    """A sentence for each head of another size, and if they disagree."""
     for head in heads:
         if head.num_classes != num_classes:
             yield (
@@ -57,20 +59,15 @@ def check_num_classes(
                 f'set has {num_classes} classes\n    likely fix: set '
                 f'num_classes={num_classes} in {head.name}.'
             )
-
-
-def check_heads_agree(heads: Iterable[Head]) -> Iterable[str]:
-    """A sentence if the heads ignore different labels."""
-    ignored = {x.name: x.ignore_index for x in heads}
-    if len(set(ignored.values())) > 1:
-        listing = ', '.join(f'{k}: {v}' for k, v in ignored.items())
+    if len({head.ignore_index for head in heads}) > 1:
+        listing = ', '.join(f'{x.name}: {x.ignore_index}' for x in heads)
         yield (
             f'the heads differ in ignore_index ({listing})\n    likely fix: '
             'give all heads the same ignore_index.'
         )
 
 
-def check_datasets_agree(
+def check_ignored_labels(
     heads: Sequence[Head], leaves: Iterable[Any]
 ) -> Iterable[str]:
     """A sentence if heads and data sets ignore different labels."""

@@ -1,18 +1,47 @@
-"""Which loader a data set needs."""
+"""How the labels of a data set are loaded: fast if possible, else as asked.
 
-from typing import Any
+``LoadAnnotations`` is applied to the 256 values once, and the resulting table
+to the histogram of each file. Any other loading transform is run itself.
+"""
 
+import copy
+import io
+import os
+import threading
+from typing import Any, NamedTuple
+
+import mmengine.fileio as fileio
+import numpy as np
 from mmcv.transforms import LoadImageFromFile
 from mmseg.datasets.transforms import LoadAnnotations
+from numpy.typing import NDArray
+from PIL import Image
 
-from .file_loader import FileLoader
-from .label_loader import LabelLoader
-from .pipeline_loader import PipelineLoader
+from .file_checks import check_label_file, check_regular
+from .histogram import (
+    NUM_VALUES,
+    DecodedLabel,
+    Histogram,
+    check_channels,
+    decode,
+    histogram_of_any_type,
+)
 
 UPSTREAM_PACKAGES = ('mmcv', 'mmseg')
+COLOUR_CHANNELS = (3, 4)
+ALL_VALUES = 'mmseg_margin_all_values'
+
+Info = dict[str, Any]
 
 
-def make_loader(dataset: Any) -> LabelLoader:
+class LoadedLabel(NamedTuple):
+    """What the pipeline delivers, (256,), and what the file holds."""
+
+    delivered: Histogram
+    stored: DecodedLabel
+
+
+def make_loader(dataset: Any) -> 'LabelLoader':
     """The fastest loader that delivers what the data set's pipeline does."""
     transforms = list(dataset.pipeline.transforms)
     image_loader = None
@@ -26,3 +55,123 @@ def make_loader(dataset: Any) -> LabelLoader:
                 return FileLoader(transform, image_loader)
             break
     return PipelineLoader(transforms)
+
+
+class FileLoader:
+    """``LoadAnnotations`` with Pillow, applied to the histogram."""
+
+    def __init__(self, transform: LoadAnnotations, image_loader: Any) -> None:
+        self._transform = transform
+        self._labels_are_local = _reads_local_files(transform)
+        self._images_are_local = type(
+            image_loader
+        ) is LoadImageFromFile and _reads_local_files(image_loader)
+        self._tables: dict[str, NDArray[np.uint8]] = {}
+
+    def load(self, info: Info) -> LoadedLabel:
+        path = info['seg_map_path']
+        if self.label_file(info):
+            check_label_file(path)
+        content = fileio.get(path, backend_args=self._transform.backend_args)
+        if content is None:  # what the LMDB backend says of a missing key
+            raise FileNotFoundError(path)
+        if not content:
+            raise OSError('the file is empty')
+        stored = decode(content)
+        mapping = self.describe(info)
+        if mapping not in self._tables:
+            self._tables[mapping] = value_table(self._transform, info)
+        delivered = np.bincount(
+            self._tables[mapping], stored.histogram, NUM_VALUES
+        )
+        return LoadedLabel(delivered.astype(np.int64), stored)
+
+    def describe(self, info: Info) -> str:
+        return (
+            'LoadAnnotations('
+            f'reduce_zero_label={info.get("reduce_zero_label")}, '
+            f'label_map={info.get("label_map")})'
+        )
+
+    def label_file(self, info: Info) -> str | None:
+        return _local(info.get('seg_map_path'), self._labels_are_local)
+
+    def image_file(self, info: Info) -> str | None:
+        return _local(info.get('img_path'), self._images_are_local)
+
+
+class PipelineLoader:
+    """Runs the pipeline until it has delivered a label.
+
+    As :class:`FileLoader`, it is used by several threads at once.
+    """
+
+    def __init__(self, transforms: list[Any]) -> None:
+        self._transforms = transforms
+        self._of_thread = threading.local()
+
+    def load(self, info: Info) -> LoadedLabel:
+        """The label of one sample as the train pipeline would deliver it."""
+        if not hasattr(self._of_thread, 'transforms'):
+            # Transforms are written for worker processes, not for threads.
+            self._of_thread.transforms = copy.deepcopy(self._transforms)
+        path = info.get('seg_map_path')
+        if path and os.path.exists(path):
+            check_regular(path)
+        results = copy.deepcopy(info)
+        for transform in self._of_thread.transforms:
+            results = transform(results)
+            if 'gt_seg_map' in results:
+                labels = np.asarray(results['gt_seg_map'])
+                if labels.ndim == 3 and labels.shape[-1] in COLOUR_CHANNELS:
+                    check_channels(labels.shape[-1])
+                label = histogram_of_any_type(labels)
+                return LoadedLabel(label.histogram, label)
+        raise LookupError('no transform of the pipeline loads gt_seg_map')
+
+    def describe(self, info: Info) -> str:
+        """The mapping from stored to delivered values, for people."""
+        return ' -> '.join(type(x).__name__ for x in self._transforms)
+
+    def label_file(self, info: Info) -> str | None:
+        """The label's local file, if it alone decides what is delivered."""
+        return None  # the code of the transforms decides as well
+
+    def image_file(self, info: Info) -> str | None:
+        """The image's local file, if its header tells the image's size."""
+        return None
+
+
+LabelLoader = FileLoader | PipelineLoader
+
+
+def value_table(transform: LoadAnnotations, info: Info) -> NDArray[np.uint8]:
+    """What the transform makes of the 256 values, shape (256,)."""
+    fileio.register_backend(ALL_VALUES, _AllValues, force=True)
+    probe = copy.copy(transform)
+    probe.backend_args = {'backend': ALL_VALUES}
+    return probe({**info, 'seg_fields': []})['gt_seg_map'].ravel()
+
+
+class _AllValues(fileio.BaseStorageBackend):
+    """A label file that holds each value once, and needs no disk."""
+
+    def get(self, filepath: object) -> bytes:
+        values = np.arange(NUM_VALUES, dtype=np.uint8).reshape(16, 16)
+        file = io.BytesIO()
+        Image.fromarray(values).save(file, 'PNG')
+        return file.getvalue()
+
+    def get_text(self, filepath: object) -> str:
+        raise NotImplementedError('labels are no text')
+
+
+def _reads_local_files(transform: Any) -> bool:
+    backend = fileio.get_file_backend(
+        '', backend_args=transform.backend_args, enable_singleton=True
+    )
+    return isinstance(backend, fileio.LocalBackend)
+
+
+def _local(path: str | None, is_local: bool) -> str | None:
+    return path if is_local and path and '://' not in path else None

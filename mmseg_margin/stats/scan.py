@@ -1,8 +1,9 @@
-"""The scan: label files to a :class:`Tally` and :class:`Findings`."""
+"""The scan: from label files to :class:`LabelSums` and :class:`Problems`."""
 
+import functools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
@@ -18,10 +19,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from .file_errors import LOADING_ERRORS, check_image, explain
-from .findings import Findings, Kind
-from .samples import Sample
-from .tally import LabelRange, Tally
+from .annotations import Annotation, Annotations
+from .file_checks import LOADING_ERRORS, check_image, explain
+from .label_sums import LabelRange, LabelSums
+from .problems import Kind, Problems
 
 MAX_THREADS = 16
 FILES_PER_TASK = 4
@@ -29,39 +30,38 @@ FILES_PER_BLOCK = 1 << 14  # so that the queue of tasks stays short
 
 
 def scan(
-    samples: Sequence[Sample],
-    label_range: LabelRange,
+    annotations: Annotations,
+    labels: LabelRange,
     num_threads: int | None = None,
     show_progress: bool = False,
-) -> tuple[Tally, Findings]:
-    """Read every sample's label once, in threads; Ctrl-C stops it at once."""
-    tally, findings = Tally(), Findings()
+) -> tuple[LabelSums, Problems]:
+    """Read every label once, in threads; Ctrl-C stops it at once."""
+    sums, problems = LabelSums(), Problems()
     stop = threading.Event()
     # The first one alone, since file backends connect on their first use.
-    blocks = [samples[:1]]
-    for start in range(1, len(samples), FILES_PER_BLOCK):
-        blocks.append(samples[start : start + FILES_PER_BLOCK])
+    blocks = [annotations[:1]]
+    for start in range(1, len(annotations), FILES_PER_BLOCK):
+        blocks.append(annotations[start : start + FILES_PER_BLOCK])
     pool = ThreadPoolExecutor(num_threads or default_threads())
     with _progress_bar(show_progress) as progress:
-        bar = progress.add_task('Reading labels', total=len(samples))
-
-        def collect(part: tuple[Tally, Findings], num_files: int) -> None:
-            tally.add(part[0])
-            findings.add(part[1])
-            progress.advance(bar, num_files)
-
+        bar = progress.add_task('Reading labels', total=len(annotations))
         try:
             for block in blocks:
                 sizes = {
-                    pool.submit(_scan_part, task, label_range, stop): len(task)
-                    for task in _split(block)
+                    pool.submit(_scan_part, part, labels, stop): len(part)
+                    for part in _split(block)
                 }
                 for future in as_completed(sizes):
-                    collect(future.result(), sizes.pop(future))
+                    # A finished part is dropped, so that few are in memory.
+                    size = sizes.pop(future)
+                    part_sums, part_problems = future.result()
+                    sums.add(part_sums)
+                    problems.add(part_problems)
+                    progress.advance(bar, size)
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
-    return tally, findings
+    return sums, problems
 
 
 def available_cores() -> int:
@@ -77,49 +77,57 @@ def default_threads() -> int:
     return max(1, min(MAX_THREADS, available_cores() // ranks))
 
 
-def _split(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
-    for start in range(0, len(samples), FILES_PER_TASK):
-        yield samples[start : start + FILES_PER_TASK]
+def _split(annotations: Annotations) -> Iterator[Annotations]:
+    for start in range(0, len(annotations), FILES_PER_TASK):
+        yield annotations[start : start + FILES_PER_TASK]
 
 
 def _scan_part(
-    samples: Sequence[Sample], label_range: LabelRange, stop: threading.Event
-) -> tuple[Tally, Findings]:
-    tally, findings = Tally(), Findings()
-    for sample in samples:
+    annotations: Annotations, labels: LabelRange, stop: threading.Event
+) -> tuple[LabelSums, Problems]:
+    sums, problems = LabelSums(), Problems()
+    for annotation in annotations:
         if stop.is_set():
             break
-        _scan_label(sample, label_range, tally, findings)
-    return tally, findings
+        _scan_label(annotation, labels, sums, problems)
+    return sums, problems
 
 
 def _scan_label(
-    sample: Sample, allowed: LabelRange, tally: Tally, findings: Findings
+    annotation: Annotation,
+    labels: LabelRange,
+    sums: LabelSums,
+    problems: Problems,
 ) -> None:
-    path, position = sample.label_path, sample.position
+    path = annotation.label_path
+    note = functools.partial(problems.note, annotation.position)
     size = None
     try:
-        label = sample.loader.load(sample.info)
+        label = annotation.loader.load(annotation.info)
     except LOADING_ERRORS as error:
-        kind, text = explain(error, path)
-        findings.note(kind, position, text)
+        note(*explain(error, path))
     else:
-        size = label.size
-        tally.add_label(label.delivered, label.stored, allowed.is_class)
-        known = allowed.is_class | allowed.is_ignored
-        unknown = np.flatnonzero((label.delivered > 0) & ~known).tolist()
-        values = [*unknown, *label.beyond_uint8]
+        stored, size = label.stored, label.stored.size
+        sums.add_label(label.delivered, stored.histogram, labels)
+        is_label = labels.is_class | labels.is_ignored
+        unknown = np.flatnonzero((label.delivered > 0) & ~is_label).tolist()
+        values = [*unknown, *stored.outside]
         if values:
             shown = ', '.join(str(value) for value in values[:5])
             more = ', ...' if len(values) > 5 else ''
-            text = f'{path}: {shown}{more}'
-            findings.note(Kind.VALUE, position, text, values)
-        if label.wrapped:
-            findings.note(Kind.WRAPPED, position, path)
-    image = sample.loader.image_file(sample.info)
+            note(Kind.VALUE, f'{path}: {shown}{more}', values)
+        if not stored.histogram[1:-1].any():
+            note(Kind.BINARY_MASK, path)
+        if stored.wrapped:
+            note(Kind.WRAPPED, path)
+        if stored.lossy:
+            note(Kind.LOSSY, path)
+        if size and min(size) == 1:
+            note(Kind.THIN, f'{path}: {size[0]}x{size[1]}')
+    image = annotation.loader.image_file(annotation.info)
     problem = image and check_image(image, size)
     if problem:
-        findings.note(problem[0], position, problem[1])
+        note(*problem)
 
 
 class _RateColumn(ProgressColumn):

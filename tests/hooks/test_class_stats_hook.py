@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmseg_margin.errors import DataSetError
 from mmseg_margin.functional import margin_offsets
 from mmseg_margin.hooks import ClassStatsHook
-from mmseg_margin.stats import DataSetError
 from tests.hooks.builders import (
     CountingLoss,
     head,

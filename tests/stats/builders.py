@@ -1,8 +1,6 @@
 """Small data sets on disk, and the slow way to count their labels."""
 
-import os
 import struct
-import time
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +12,12 @@ from mmengine.fileio import LocalBackend, register_backend
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
-from mmseg_margin.stats import LabelRange, collect_stats
+from mmseg_margin.stats import (
+    LabelRange,
+    LabelReport,
+    check_labels,
+    collect_stats,
+)
 from mmseg_margin.stats.collect import Collected
 from tests.layouts import label_array, write_image, write_label
 
@@ -59,15 +62,7 @@ def write_set(
         write_image(root / 'img' / name, size, index)
         label = label_array(size, values, index)
         write_label(root / 'ann' / name, label, palette)
-    make_older(root)
     return root
-
-
-def make_older(root: Path, seconds: float = 3600) -> None:
-    """As if nothing had been changed lately; fresh files are not cached."""
-    then = time.time() - seconds
-    for path in root.glob('*/*'):
-        os.utime(path, (then, then))
 
 
 def write_label_file(root: Path, index: int, pixels: np.ndarray) -> Path:
@@ -126,6 +121,23 @@ def open_set(
         pipeline=list(pipeline),
         **kwargs,
     )
+
+
+def model_config(*heads: tuple[int, int]) -> dict[str, Any]:
+    """A model with heads of so many classes that ignore these labels."""
+    return {
+        'auxiliary_head': [
+            {'type': 'FCNHead', 'num_classes': size, 'ignore_index': ignored}
+            for size, ignored in heads
+        ]
+    }
+
+
+def report_on(dataset: Any, *heads: tuple[int, int]) -> LabelReport:
+    """The label check; of a folder, as :func:`open_set` opens it."""
+    if isinstance(dataset, Path):
+        dataset = open_set(dataset)
+    return check_labels(dataset, model_config(*(heads or [(4, 255)])))
 
 
 def count_pixel_by_pixel(

@@ -1,16 +1,22 @@
 """The cache: same files, same result, whatever happened in between."""
 
-import json
+import hashlib
 import os
 import random
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
-from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
+from mmseg_margin.stats import (
+    ClassStats,
+    LabelRange,
+    StatsCache,
+    collect_stats,
+)
 from mmseg_margin.stats.cache import default_cache_dir
-from mmseg_margin.stats.file_loader import FileLoader
+from mmseg_margin.stats.loaders import FileLoader
 from tests.layouts import label_array, write_label
 from tests.processes import FORK, wait_for
 from tests.stats.builders import CLASSES, SIZE, open_set, write_set
@@ -73,59 +79,58 @@ def test_any_change_is_a_new_scan(root, cache, monkeypatch, change):
     assert len(opened) == 6
 
 
-def damage_truncate(path):
-    path.write_text(path.read_text()[:40])
+def change_value(content):
+    """A lie of which the checksum knows nothing."""
+    return content.replace(b'"ignored": ', b'"ignored": 1')
 
 
-def damage_empty(path):
-    path.write_bytes(b'')
-
-
-def damage_value(path):
-    data = json.loads(path.read_text())
-    data['counts'][0] = -5
-    path.write_text(json.dumps(data))
-
-
-def damage_binary(path):
-    path.write_bytes(bytes(range(256)))
-
-
-def damage_other(path):
-    data = json.loads(path.read_text())
-    data['provenance']['fingerprint'] = 'of other files'
-    path.write_text(json.dumps(data))
-
-
-def damage_folder(path):
-    path.unlink()
-    path.mkdir()
+def change_key(content):
+    """The whole statistics of other files."""
+    _, _, text = content.partition(b'\n')
+    text = text.replace(b'"fingerprint": "', b'"fingerprint": "ff')
+    return hashlib.sha256(text).hexdigest().encode() + b'\n' + text
 
 
 @pytest.mark.parametrize(
-    'damage',
+    ('damage', 'reason'),
     [
-        damage_truncate,
-        damage_empty,
-        damage_value,
-        damage_binary,
-        damage_other,
-        damage_folder,
+        (lambda content: content[:400], 'checksum is wrong'),
+        (lambda content: b'', 'checksum is wrong'),
+        (lambda content: bytes(range(256)), 'checksum is wrong'),
+        (change_value, 'checksum is wrong'),
+        (change_key, 'belongs to other files'),
     ],
 )
-def test_damaged_files_are_ignored_with_a_word(root, cache, damage, log):
+def test_damaged_files_are_ignored_with_a_word(
+    root, cache, damage, reason, log
+):
     right = collect_stats(open_set(root), LABELS, cache).stats
-    (path,) = cache.folder.glob('*.json')
-    damage(path)
+    path = cache.path_of(right.provenance.fingerprint)
+    path.write_bytes(damage(path.read_bytes()))
     assert collect_stats(open_set(root), LABELS, cache).stats == right
-    assert str(path) in log()
-    if damage is not damage_folder:  # and it is put right
-        assert cache.load(path.stem) == right
+    assert f'{path}: it' in log()
+    assert reason in log()
+    assert cache.load(path.stem) == right  # it was put right
+
+
+def test_other_classes_under_the_same_key_are_not_taken(root, cache):
+    """Neither from the cache nor from a checkpoint."""
+    right = collect_stats(open_set(root), LABELS).stats
+    wrong = [
+        replace(right, classes=['a', *right.classes[1:]]),
+        ClassStats(list('ab'), [1, 1], [1, 1], [2, 2], 0, right.provenance),
+    ]
+    for stats in wrong:
+        cache.store(stats)
+        assert cache.load(right.provenance.fingerprint) == stats
+        assert collect_stats(open_set(root), LABELS, cache).stats == right
+        found = collect_stats(open_set(root), LABELS, known=stats).stats
+        assert found == right
 
 
 def test_problems_are_not_cached(root, cache):
     (root / 'ann' / '0003.png').unlink()
-    assert collect_stats(open_set(root), LABELS, cache).findings
+    assert collect_stats(open_set(root), LABELS, cache).problems
     assert not list(cache.folder.glob('*'))
 
 
@@ -142,15 +147,17 @@ def test_unwritable_folder_is_no_reason_to_fail(root, tmp_path, log):
     assert 'are not kept in' in log()
 
 
-def test_abandoned_drafts_are_removed_and_fresh_ones_kept(root, cache):
+def test_only_our_own_abandoned_drafts_are_removed(root, cache):
     cache.folder.mkdir()
-    old, new = cache.folder / 'old.tmp', cache.folder / 'new.tmp'
-    old.write_text('{')
-    new.write_text('{')
-    os.utime(old, (0, 0))
+    ours = f'.{"a" * 64}.{"b" * 32}.tmp'
+    names = (ours, ours.replace('b', 'c'), 'old.tmp', '.of a stranger.tmp')
+    for name in names:
+        (cache.folder / name).write_text('{')
+        if name != names[1]:
+            os.utime(cache.folder / name, (0, 0))
     collect_stats(open_set(root), LABELS, cache)
-    assert not old.exists()
-    assert new.exists()
+    left = {path.name for path in cache.folder.glob('*.tmp')}
+    assert left == set(names[1:])
 
 
 def test_default_folder(monkeypatch, tmp_path):
@@ -160,6 +167,15 @@ def test_default_folder(monkeypatch, tmp_path):
     monkeypatch.setenv('HOME', str(tmp_path))
     assert StatsCache().folder.is_relative_to(tmp_path / '.cache')
     assert StatsCache('~/mine').folder == tmp_path / 'mine'
+
+
+def test_default_folder_is_private(root, tmp_path, monkeypatch):
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    default_cache_dir().mkdir(parents=True, mode=0o777)
+    cache = StatsCache()
+    stats = collect_stats(open_set(root), LABELS, cache).stats
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+    assert cache.load(stats.provenance.fingerprint) == stats
 
 
 def test_no_home_is_no_reason_to_fail(root, tmp_path, monkeypatch, log):
@@ -231,13 +247,13 @@ def test_killed_at_any_moment(tmp_path, cache, record_property):
     scan()
     duration = time.monotonic() - start
     for kill in range(KILLS):
-        for path in cache.folder.glob('*.json'):
+        for path in cache.folder.glob('*.stats'):
             if kill % 3:
                 path.unlink()
         during_scan = kill % 2
         longest = 1.2 * duration if during_scan else 0.05
         fork_and_kill(scan if during_scan else write, rng.random() * longest)
-        for path in cache.folder.glob('*.json'):
+        for path in cache.folder.glob('*.stats'):
             assert cache.load(path.stem) == right
         assert collect_stats(open_set(root), LABELS, cache).stats == right
     record_property('kills of a scan', KILLS)

@@ -1,5 +1,6 @@
 """Other loading transforms and file backends, against the real pipeline."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,17 @@ def test_other_loading_transforms_are_run(tmp_path, loader):
             np.save(root / 'ann' / f'{index:04d}.npy', volume)
     pipeline = [{'type': 'LoadImageFromFile'}, transform]
     dataset = open_set(root, pipeline=pipeline, **kwargs)
-    assert not check_scan(dataset, [dataset]).findings
+    assert not check_scan(dataset, [dataset]).problems
+
+
+def test_no_temporary_folder_is_needed(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise FileNotFoundError('No usable temporary directory found')
+
+    for name in ('gettempdir', 'mkstemp', 'mkdtemp', 'TemporaryDirectory'):
+        monkeypatch.setattr(tempfile, name, fail)
+    dataset = open_set(write_set(tmp_path))
+    assert not check_scan(dataset, [dataset]).problems
 
 
 def test_labels_come_through_the_file_backend(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,17 +63,17 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(tmp_path, capsys):
     """Write the config, run the tool: (exit code, what it printed)."""
+
+    main = runpy.run_path(str(TOOL))['main']
 
     def run_tool(text, *flags):
         config = tmp_path / 'config.py'
         config.write_text(text)
-        argv = ['class_stats.py', str(config), *map(str, flags)]
-        monkeypatch.setattr(sys, 'argv', argv)
         with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(TOOL), run_name='__main__')
-        return ended.value.code, capsys.readouterr().out
+            main([str(config), *map(str, flags)])
+        return ended.value.code, ''.join(capsys.readouterr())
 
     return run_tool
 
@@ -133,6 +134,33 @@ def test_options_override_the_config(run, tmp_path):
     assert 'the heads ignore label 11' in text
 
 
-def test_split_that_is_not_there(run, tmp_path):
-    code, _ = run(CONFIG.format(root=str(tmp_path)), '--split', 'test')
-    assert 'has no test_dataloader' in code
+@pytest.mark.parametrize(
+    ('flags', 'sentence'),
+    [
+        (('--split', 'test'), 'config.py has no test_dataloader'),
+        ((), 'nowhere does not exist'),
+        (('--tau', '-3'), 'tau=-3.0 must be positive'),
+        (('--upsilon', '0'), 'upsilon=0.0 must be positive'),
+    ],
+)
+def test_mistakes_end_in_a_sentence(run, tmp_path, flags, sentence):
+    text = CONFIG.format(root=str(tmp_path / 'nowhere'))
+    code, text = run(text, *flags)
+    assert code == 1
+    assert f'error: {sentence}' in text.replace(f'{tmp_path}/', '').replace(
+        'The data set folder ', ''
+    )
+    assert 'Traceback' not in text
+
+
+def test_a_config_that_is_not_there():
+    """In a process of its own, as people run it."""
+    done = subprocess.run(
+        [sys.executable, TOOL, 'nowhere.py'],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert 'nowhere.py' in done.stderr
+    assert 'Traceback' not in done.stderr

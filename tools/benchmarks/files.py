@@ -9,16 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from mmengine.registry import init_default_scope
 from rich.console import Console
 from rich.table import Table
 
 from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
-from mmseg_margin.stats.samples import list_samples
+from mmseg_margin.stats.annotations import list_annotations
+from mmseg_margin.stats.fingerprint import stamp
+from mmseg_margin.stats.label_sums import LabelSums
 from mmseg_margin.stats.scan import scan
-from mmseg_margin.stats.survey import survey
-from mmseg_margin.stats.tally import Tally
 
 from .scan_labels import NUM_CLASSES, open_labels, write_labels
 
@@ -47,8 +46,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         figures = (1e6 * seconds, kept, most)
         table.add_row(name, *(f'{x / args.files:.1f}' for x in figures))
     Console().print(table)
-    sums = torch.from_numpy(Tally().to_array())
-    print(f'one all-reduce of {sums.nbytes} bytes, whatever the data set')
+    print(
+        f'one all-reduce of {LabelSums().rows.nbytes} bytes, whatever the '
+        'data set'
+    )
     return results
 
 
@@ -80,8 +81,8 @@ def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
 
     labels = LabelRange(NUM_CLASSES)
     dataset = timed("mmseg's own list", lambda: open_labels(root, PIPELINE))
-    samples = timed('our list', lambda: list_samples(dataset))
-    timed('the look from outside', lambda: survey(samples))
+    samples = timed('our list', lambda: list_annotations(dataset))
+    timed('the look from outside', lambda: stamp(samples))
     timed('reading, one thread', lambda: scan(samples, labels, 1))
     store = StatsCache(cache)
     collect_stats(dataset, labels, store)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
-from mmseg_margin.stats.samples import list_samples
+from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.scan import default_threads, scan
 
 from .scan_labels import NUM_CLASSES, open_labels, write_labels
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def measure(root: Path, repeats: int, threads: int) -> dict[str, Any]:
     """Milliseconds for a file, interleaved so that all share the noise."""
-    samples = list_samples(open_labels(root, LABELS_ONLY))
-    with_images = list_samples(open_labels(root, WITH_IMAGES))
+    samples = list_annotations(open_labels(root, LABELS_ONLY))
+    with_images = list_annotations(open_labels(root, WITH_IMAGES))
     paths = [sample.label_path for sample in samples]
     labels = LabelRange(NUM_CLASSES)
     tasks: dict[str, Callable[[], Any]] = {
@@ -116,15 +116,15 @@ def measure_folder(folder: Path, repeats: int) -> dict[str, float]:
         data_prefix={'img_path': '', 'seg_map_path': ''},
         pipeline=list(WITH_IMAGES),
     )
-    samples = list_samples(dataset)
+    samples = list_annotations(dataset)
     milliseconds = []
     for _ in range(repeats):
         start = time.process_time()
-        tally, _ = scan(samples, LabelRange(None), num_threads=1)
+        sums, _ = scan(samples, LabelRange(None), num_threads=1)
         seconds = time.process_time() - start
         milliseconds.append(1e3 * seconds / len(samples))
     found = summary(milliseconds)
-    megapixels = tally.stored.sum() / 1e6 / len(samples)
+    megapixels = sums.rows[3].sum() / 1e6 / len(samples)
     print(
         f'{len(samples)} files, CPU time: {found["median"]:.2f} ms a file '
         f'({found["min"]:.2f}-{found["max"]:.2f}), '

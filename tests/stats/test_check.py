@@ -5,26 +5,24 @@ import re
 import numpy as np
 import pytest
 from mmengine.dataset import ConcatDataset
+from mmseg.registry import MODELS
 from PIL import Image
+from torch import nn
 
-from mmseg_margin.stats import Head, LabelRange, collect_stats, inspect
-from mmseg_margin.stats.collect import DataSetError
+from mmseg_margin.errors import DataSetError
+from mmseg_margin.stats import LabelRange, check_labels, collect_stats
 from tests.stats.builders import (
     CLASSES,
     SIZE,
     bomb_png,
+    model_config,
     open_set,
+    report_on,
     write_label_file,
     write_set,
 )
 
 SHAPE = SIZE[::-1]
-HEADS = [Head('decode_head', 4, 255), Head('auxiliary_head', 4, 255)]
-
-
-def report(dataset, heads=HEADS, ignore_index=255, **kwargs):
-    collected = collect_stats(dataset, LabelRange(None, ignore_index))
-    return inspect(collected, dataset, heads, **kwargs)
 
 
 def paragraph(report_text, headline):
@@ -34,7 +32,7 @@ def paragraph(report_text, headline):
 
 
 def test_a_good_set(tmp_path):
-    result = report(open_set(write_set(tmp_path)))
+    result = report_on(write_set(tmp_path))
     assert result.errors == []
     assert result.warnings == []
 
@@ -54,7 +52,7 @@ def test_all_bad_files_in_one_report(tmp_path):
     (root / 'img' / '0008.png').write_bytes(b'')
     dataset = open_set(root)
     (root / 'img' / '0009.png').unlink()
-    text = str(report(dataset))
+    text = str(report_on(dataset))
     assert '8 problem(s), 0 warning(s)' in text
     for headline, names in {
         'missing label files (1 file(s))': ['ann/0001.png'],
@@ -64,9 +62,9 @@ def test_all_bad_files_in_one_report(tmp_path):
             'ann/0002.png: the file is empty',
             'ann/0003.png: not an image file',
         ],
-        'unreadable images (1 file(s))': ['img/0008.png: not an image file'],
+        'unreadable images (1 file(s))': ['img/0008.png: the file is empty'],
         'more pixels than Pillow accepts': ['ann/0005.png', '3600000000'],
-        'colours instead of class indices': ['ann/0006.png: 3 channels'],
+        'without one class index': ['ann/0006.png: 3 channels'],
         'outside the classes: 200 in 1 file(s)': ['ann/0004.png: 200'],
         'size differs': ['img/0007.png: image 48x32, label 8x8'],
     }.items():
@@ -77,7 +75,7 @@ def test_all_bad_files_in_one_report(tmp_path):
 
 def test_only_the_first_ten_files_are_named(tmp_path):
     root = write_set(tmp_path, 30, values=(0, 1, 2, 3, 4))
-    text = str(report(open_set(root)))
+    text = str(report_on(open_set(root)))
     assert '4 in 30 file(s)' in text
     assert '0009.png' in text
     assert '0010.png' not in text
@@ -85,30 +83,30 @@ def test_only_the_first_ten_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('values', 'kwargs', 'fix'),
+    ('values', 'ignore_index', 'fix'),
     [
-        ((0, 1, 2, 3, 4), {}, 'set ignore_index=4 in every head or map it'),
-        ((1, 2, 3, 4), {}, 'from 1 to 4, so set reduce_zero_label=True'),
-        (range(60), {}, 'look like a picture or an interpolated label'),
-        ((0, 1, 77), {}, 'map these values to classes or to the ignore'),
-        ((0, 255), {}, 'map 255 to 1 in the files'),
+        ((0, 1, 2, 3, 4), 255, 'set ignore_index=4 in every head or map it'),
+        ((1, 2, 3, 4), 255, 'from 1 to 4, so set reduce_zero_label=True'),
+        (range(60), 255, 'look like a picture or an interpolated label'),
+        ((0, 1, 77), 255, 'map these values to classes or to the ignore'),
+        ((0, 255), 255, 'map 255 to 1 in the files'),
         (
             (0, 1, 2, 3, 255),
-            {'ignore_index': 11},
+            11,
             r'set ignore_index=255 \(it is 11\)',
         ),
     ],
 )
-def test_likely_fix(tmp_path, values, kwargs, fix):
+def test_likely_fix(tmp_path, values, ignore_index, fix):
     dataset = open_set(write_set(tmp_path, values=values))
-    result = report(dataset, heads=(), **kwargs)
+    result = report_on(dataset, (4, ignore_index))
     assert len(result.errors) == 1
     assert re.search(fix, result.errors[0])
 
 
 def test_reduce_zero_label_set_for_nothing(tmp_path):
     root = write_set(tmp_path, values=(0, 1, 2, 3))
-    result = report(open_set(root, reduce_zero_label=True))
+    result = report_on(open_set(root, reduce_zero_label=True))
     assert result.errors == []
     assert len(result.warnings) == 1
     assert 'without a pixel: car' in result.warnings[0]
@@ -117,19 +115,68 @@ def test_reduce_zero_label_set_for_nothing(tmp_path):
 
 def test_loader_that_contradicts_its_data_set(tmp_path):
     pipeline = [{'type': 'LoadAnnotations', 'reduce_zero_label': True}]
-    text = str(report(open_set(write_set(tmp_path), pipeline=pipeline)))
+    text = str(report_on(open_set(write_set(tmp_path), pipeline=pipeline)))
     assert 'the loading transform failed (6 file(s))' in text
     assert 'the `reduce_zero_label` is True' in text
 
 
+def test_masks_are_counted_over_all_files(tmp_path):
+    root = write_set(tmp_path, 12, values=(0, 255))
+    write_label_file(root, 0, np.zeros(SHAPE, np.uint8))
+    text = str(report_on(root))
+    assert 'every label is either 0 or 255' in text
+    assert 'a mask rather than class indices (12 file(s))' in text
+    assert '... and 2 more' in text
+    write_label_file(root, 1, np.ones(SHAPE, np.uint8))
+    assert 'a mask' not in str(report_on(root))
+
+
+def test_lossy_labels_are_named(tmp_path):
+    root = write_set(tmp_path, 3)
+    for path in (root / 'ann').iterdir():
+        with Image.open(path) as image:
+            image.save(path, 'JPEG')
+    result = report_on(root)
+    assert 'in JPEG, a lossy format' in result.errors[0]
+    assert '(3 file(s))' in result.errors[0]
+    assert 'likely fix: JPEG is lossy, see above' in result.errors[1]
+
+
+@pytest.mark.parametrize(
+    ('value', 'dtype', 'message'),
+    [
+        (-1, np.int32, 'outside the classes: -1 in 1 file(s)'),
+        (-1, np.float32, 'outside the classes: -1 in 1 file(s)'),
+        (0.5, np.float32, '0003.png: values that are not whole numbers'),
+        (np.nan, np.float32, '0003.png: values that are not whole numbers'),
+    ],
+)
+def test_numbers_that_are_no_labels(tmp_path, value, dtype, message):
+    """LoadAnnotations casts them to something in 0 to 255 in silence."""
+    root = write_set(tmp_path)
+    pixels = np.zeros(SHAPE, dtype)
+    pixels[0, 0] = value
+    Image.fromarray(pixels).save(root / 'ann' / '0003.png', 'TIFF')
+    (error,) = report_on(root).errors
+    assert message in error
+
+
+def test_labels_one_pixel_wide(tmp_path):
+    root = write_set(tmp_path, 3)
+    write_label_file(root, 1, np.zeros((SHAPE[0], 1), np.uint8))
+    Image.new('RGB', (1, SHAPE[0])).save(root / 'img' / '0001.png')
+    (error,) = report_on(root).errors
+    assert 'one pixel wide or high' in error
+    assert 'ann/0001.png: 1x32' in error
+
+
 def test_heads(tmp_path):
     dataset = open_set(write_set(tmp_path))
-    heads = [Head('decode_head', 19, 255), Head('auxiliary_head', 4, 11)]
-    result = report(dataset, heads)
+    result = report_on(dataset, (19, 255), (4, 11))
     assert len(result.errors) == 2
-    assert 'decode_head has num_classes=19' in result.errors[0]
-    assert 'set num_classes=4 in decode_head' in result.errors[0]
-    assert 'decode_head: 255, auxiliary_head: 11' in result.errors[1]
+    assert 'auxiliary_head.0 has num_classes=19' in result.errors[0]
+    assert 'set num_classes=4 in auxiliary_head.0' in result.errors[0]
+    assert 'auxiliary_head.0: 255, auxiliary_head.1: 11' in result.errors[1]
     assert len(result.warnings) == 1
     assert 'every seg_pad_val' in result.warnings[0]
 
@@ -137,8 +184,7 @@ def test_heads(tmp_path):
 def test_ignore_index_of_heads_and_data_sets(tmp_path):
     root = write_set(tmp_path, values=(0, 1, 2, 3, 11))
     parts = [open_set(root), open_set(root, ignore_index=11)]
-    heads = [Head('decode_head', 4, 11)]
-    result = report(ConcatDataset(parts), heads, ignore_index=11)
+    result = report_on(ConcatDataset(parts), (4, 11))
     assert result.errors == []
     assert 'declares ignore_index=11, 255' in result.warnings[0]
 
@@ -148,15 +194,30 @@ def test_absent_and_rare_classes(tmp_path):
     pixels = np.zeros(SHAPE, np.uint8)
     pixels[0, 0] = 2
     write_label_file(root, 0, pixels)
-    result = report(open_set(root), rare_share=1e-3)
+    result = check_labels(open_set(root), model_config(), rare_share=1e-3)
     assert result.errors == []
+    assert '--loss margin:absent_class=zero' in result.warnings[0]
     assert 'classes without a pixel: car' in result.warnings[0]
     assert 'very rare classes' in result.warnings[1]
     assert 'tree (0.00016)' in result.warnings[1]
 
 
+@pytest.mark.parametrize('built', [False, True])
+def test_advice_that_is_followed_is_not_given(tmp_path, built):
+    root = write_set(tmp_path, values=(0, 1, 2))
+    loss = {'type': 'MarginCalibrationLoss', 'absent_class': 'zero'}
+    model = model_config((4, 255))
+    model['auxiliary_head'][0]['loss_decode'] = loss
+    if built:
+        model = nn.ModuleList([MODELS.build(loss)])
+    (warning,) = check_labels(open_set(root), model).warnings
+    assert 'classes without a pixel: car' in warning
+    assert 'take them out of the list of classes.' in warning
+    assert 'absent_class' not in warning
+
+
 def test_everything_ignored(tmp_path):
-    result = report(open_set(write_set(tmp_path, values=(255,))))
+    result = report_on(open_set(write_set(tmp_path, values=(255,))))
     assert 'no pixel carries a class' in result.errors[0]
 
 
@@ -164,7 +225,7 @@ def test_empty_data_set(tmp_path):
     write_set(tmp_path, 1)
     (tmp_path / 'img' / '0000.png').unlink()
     with pytest.raises(DataSetError, match='BaseSegDataset has no samples'):
-        report(open_set(tmp_path, serialize_data=False))
+        report_on(open_set(tmp_path, serialize_data=False))
 
 
 def test_data_set_that_cannot_be_walked():
@@ -181,11 +242,14 @@ def test_image_that_lies_on_its_side(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new('RGB', (height, width)).save(root / 'img/0000.png', exif=exif)
-    assert report(open_set(root), rare_share=0).errors == []
+    assert report_on(root).errors == []
 
 
 def test_images_of_other_formats_are_not_judged(tmp_path):
     root = write_set(tmp_path, 1)
     (root / 'img' / '0000.png').rename(root / 'img' / '0000.tif')
     (root / 'img' / '0000.tif').write_bytes(b'of a kind Pillow cannot read')
-    assert report(open_set(root, img_suffix='.tif')).errors == []
+    dataset = open_set(root, img_suffix='.tif')
+    assert report_on(dataset).errors == []
+    (root / 'img' / '0000.tif').write_bytes(b'')
+    assert 'img/0000.tif: the file is empty' in str(report_on(dataset))

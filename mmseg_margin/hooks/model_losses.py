@@ -1,4 +1,4 @@
-"""What passes between the hook and the losses of a model.
+"""The losses of a model: their statistics, class weights and states.
 
 Losses are found by what they can do, under any wrapper: ``set_class_stats``
 or ``set_class_counts`` to receive statistics, ``training_state`` and
@@ -13,9 +13,7 @@ from mmengine.logging import print_log
 from mmseg.models.losses import CrossEntropyLoss
 from torch import nn
 
-from mmseg_margin.losses.weighted_cross_entropy_loss import (
-    weighted_cross_entropy,
-)
+from mmseg_margin.compat import weight_cross_entropy
 from mmseg_margin.stats import ClassStats
 from mmseg_margin.walks import heads_of_model, modules
 
@@ -28,7 +26,7 @@ def announce_classes(model: nn.Module) -> None:
                 module.expect_classes(head.num_classes)
 
 
-def hand_over_stats(
+def give_stats(
     model: nn.Module, stats: ClassStats, labels_checked: bool = False
 ) -> list[Any]:
     """Give every module that accepts them the statistics; returns those.
@@ -50,25 +48,15 @@ def hand_over_stats(
     return receivers
 
 
-def hand_over_class_weights(
-    model: nn.Module, weights: Sequence[float]
-) -> None:
-    """Set the class weights of mmseg's softmax cross-entropy losses.
-
-    mmseg's own function fails on ignored pixels once there are weights (in
-    some versions only with ``avg_non_ignore=True``), so it is replaced in
-    these losses by one that takes the same arguments.
-    """
+def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
+    """Set the class weights of mmseg's softmax cross-entropy losses."""
     for name, module in modules(model):
         if not isinstance(module, CrossEntropyLoss):
             continue
         if module.use_sigmoid or module.use_mask:
             _warn(f'{name} is not a softmax cross-entropy')
-        elif _has_own_weights(module):
+        elif not weight_cross_entropy(module, weights):
             _warn(f'{name} has a class_weight of its own')
-        else:
-            module.class_weight = list(weights)
-            module.cls_criterion = weighted_cross_entropy
 
 
 def margin_settings(receivers: Sequence[Any]) -> dict[str, float]:
@@ -94,11 +82,6 @@ def load_training_states(model: nn.Module, states: dict[str, Any]) -> None:
         loads_state = callable(getattr(module, 'load_training_state', None))
         if loads_state and name in states:
             module.load_training_state(states[name])
-
-
-def _has_own_weights(module: CrossEntropyLoss) -> bool:
-    is_ours = module.cls_criterion is weighted_cross_entropy
-    return module.class_weight is not None and not is_ours
 
 
 def _warn(reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What went wrong with one file, in words that fit a report."""
+"""What is wrong with one file, in words that fit a report."""
 
 import os
 import stat
@@ -7,8 +7,8 @@ import zlib
 
 from PIL import Image, UnidentifiedImageError
 
-from .decode import NotAnIndexMapError
-from .findings import Kind
+from .histogram import NotAnIndexMapError
+from .problems import Kind
 
 # What a bad file makes Pillow, a file backend or mmseg's transforms raise.
 # Anything else is a fault of the code and keeps its traceback.
@@ -31,6 +31,7 @@ PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
 BYTES_OF_WIDEST_PIXEL = 4
 EXIF_ORIENTATION = 0x0112
 EXIF_LIES_ON_ITS_SIDE = range(5, 9)
+Size = tuple[int, int]
 
 
 def check_regular(path: str) -> int:
@@ -41,6 +42,8 @@ def check_regular(path: str) -> int:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError('not a regular file')
+    if status.st_size == 0:
+        raise OSError('the file is empty')
     return status.st_size
 
 
@@ -57,7 +60,7 @@ def explain(error: BaseException, path: str) -> tuple[Kind, str]:
     if isinstance(error, FileNotFoundError):
         return Kind.MISSING_LABEL, str(error.filename or path)
     if isinstance(error, Image.DecompressionBombError):
-        return Kind.TOO_LARGE, f'{path}: {_first_sentence(error)}'
+        return Kind.TOO_LARGE, f'{path}: {str(error).split(", could")[0]}'
     if isinstance(error, NotAnIndexMapError):
         return Kind.NOT_AN_INDEX_MAP, f'{path}: {error}'
     if isinstance(error, OSError | SyntaxError | EOFError):
@@ -66,20 +69,21 @@ def explain(error: BaseException, path: str) -> tuple[Kind, str]:
     return Kind.LOADING_FAILED, f'{path}: {name}: {error}'
 
 
-def check_image(
-    path: str, label_size: tuple[int, int] | None
-) -> tuple[Kind, str] | None:
+def check_image(path: str, label_size: Size | None) -> tuple[Kind, str] | None:
     """What the header of an image file says against it, if anything."""
     try:
         check_regular(path)
+    except FileNotFoundError:
+        return Kind.MISSING_IMAGE, path
+    except OSError as error:
+        return Kind.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
+    try:
         with Image.open(path) as image:
             size = image.size
             if label_size in (None, size):
                 return None
             if image.getexif().get(EXIF_ORIENTATION) in EXIF_LIES_ON_ITS_SIDE:
                 size = size[::-1]
-    except FileNotFoundError:
-        return Kind.MISSING_IMAGE, path
     except Image.DecompressionBombError:
         return None  # images may be large, and are not read with Pillow
     except LOADING_ERRORS as error:
@@ -99,9 +103,5 @@ def _reason(error: BaseException) -> str:
     return getattr(error, 'strerror', None) or str(error)
 
 
-def _first_sentence(error: BaseException) -> str:
-    return str(error).split(', could')[0]
-
-
-def _times(size: tuple[int, int] | None) -> str:
+def _times(size: Size | None) -> str:
     return 'x'.join(str(side) for side in size or ())

@@ -1,4 +1,4 @@
-"""What a scan found wrong with single files, grouped and mergeable."""
+"""What can be wrong with single files, grouped so that shares add up."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 FILES_SHOWN = 10
+EXPORT_AGAIN = 'copy or export these files again'
 
 
 class Kind(Enum):
@@ -20,22 +21,22 @@ class Kind(Enum):
         'missing images',
         'check data_root, data_prefix and img_suffix',
     )
-    UNREADABLE_LABEL = (
-        'unreadable label files',
-        'copy or export these files again',
-    )
-    UNREADABLE_IMAGE = (
-        'unreadable images',
-        'copy or export these files again',
-    )
+    UNREADABLE_LABEL = ('unreadable label files', EXPORT_AGAIN)
+    UNREADABLE_IMAGE = ('unreadable images', EXPORT_AGAIN)
     TOO_LARGE = (
         'label files that declare more pixels than Pillow accepts',
         'training would fail on them as well: cut them into tiles, or raise '
         'PIL.Image.MAX_IMAGE_PIXELS if you trust them',
     )
     NOT_AN_INDEX_MAP = (
-        'label files with colours instead of class indices',
+        'label files without one class index for each pixel',
         'convert them to single-channel files that hold the class index',
+    )
+    LOSSY = (
+        'label files in JPEG, a lossy format: it changes values, above all '
+        'where classes meet',
+        'export the labels again as PNG, from where they were drawn; '
+        'converting these files keeps the damage',
     )
     LOADING_FAILED = (
         'label files on which the loading transform failed',
@@ -50,6 +51,11 @@ class Kind(Enum):
     SIZE = (
         'labels whose size differs from that of the image',
         'check that image and label belong together and were resized alike',
+    )
+    THIN = (
+        'labels that are one pixel wide or high, which LoadAnnotations '
+        'squeezes to a line, so that training fails',
+        'take them out of the split',
     )
     WRAPPED = (
         'label files with values above 255, which LoadAnnotations takes '
@@ -81,17 +87,17 @@ class Group:
         self.values.update(other.values)
 
 
-class Findings(dict[Kind, Group]):
-    """Groups of problems by kind, in the order of :class:`Kind`."""
+class Problems(dict[Kind, Group]):
+    """Groups of files by what is wrong with them."""
 
     def note(
-        self, kind: Kind, position: int, text: str, values: Iterable[int] = ()
+        self, position: int, kind: Kind, text: str, values: Iterable[int] = ()
     ) -> None:
         """Note one file; ``text`` names it and says what is wrong."""
         self.add({kind: Group(1, [(position, text)], Counter(values))})
 
     def add(self, other: dict[Kind, Group]) -> None:
-        """Add the findings of another part of the scan."""
+        """Add the problems of another part of the scan."""
         for kind, group in other.items():
             self.setdefault(kind, Group()).add(group)
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from mmseg_margin.hooks.handover import (
-    hand_over_stats,
+from mmseg_margin.hooks.model_losses import (
+    give_stats,
     load_training_states,
     margin_settings,
     training_states,
@@ -42,7 +42,7 @@ def loss_and_model(request):
 
 def test_counts_arrive(loss_and_model):
     loss, model = loss_and_model
-    receivers = hand_over_stats(model, STATS)
+    receivers = give_stats(model, STATS)
     assert loss.counts == [30, 70]
     assert margin_settings(receivers) == {'tau': 5.0, 'upsilon': 2.0}
 
@@ -63,13 +63,13 @@ def test_whole_statistics_are_preferred_to_counts():
             self.stats = stats
 
     loss = Both()
-    hand_over_stats(model_with(loss), STATS)
+    give_stats(model_with(loss), STATS)
     assert loss.stats is STATS
     assert loss.counts is None
 
 
 def test_nobody_to_receive():
     model = model_with(nn.ReLU())
-    assert hand_over_stats(model, STATS) == []
+    assert give_stats(model, STATS) == []
     assert margin_settings([]) == {}
     assert training_states(model) == {}

@@ -6,12 +6,17 @@ from itertools import product
 
 import pytest
 
-from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
-from mmseg_margin.stats.file_loader import FileLoader
-from mmseg_margin.stats.samples import list_samples
-from mmseg_margin.stats.survey import Survey, fingerprint, survey
+from mmseg_margin.stats import (
+    LabelRange,
+    StatsCache,
+    collect_stats,
+    fingerprint,
+)
+from mmseg_margin.stats.annotations import list_annotations
+from mmseg_margin.stats.fingerprint import FileStamps, stamp
+from mmseg_margin.stats.loaders import FileLoader
 from tests.layouts import label_array, write_label
-from tests.stats.builders import SIZE, make_older, open_set, write_set
+from tests.stats.builders import SIZE, open_set, write_set
 
 LABELS = LabelRange(None)
 
@@ -27,7 +32,8 @@ def cache(tmp_path):
 
 
 def key_of(root):
-    return fingerprint(survey(list_samples(open_set(root))), 'abcd', LABELS)
+    stamps = stamp(list_annotations(open_set(root)))
+    return stamps.fingerprint('abcd', LABELS)
 
 
 def counts_of(root):
@@ -35,12 +41,12 @@ def counts_of(root):
 
 
 def test_shares_add_up_to_the_whole(root):
-    samples = list_samples(open_set(root))
-    whole = survey(samples)
+    samples = list_annotations(open_set(root))
+    whole = stamp(samples)
     for ranks in (2, 3, 7):
-        shares = [survey(samples[rank::ranks]) for rank in range(ranks)]
-        assert sum(shares, start=Survey()) == whole
-    assert survey(samples[:5]) != whole
+        shares = [stamp(samples[rank::ranks]) for rank in range(ranks)]
+        assert sum(shares, start=FileStamps()) == whole
+    assert stamp(samples[:5]) != whole
 
 
 def same_size(path):
@@ -103,24 +109,28 @@ def test_added_and_removed_samples_are_seen(root):
     assert key_of(root) == before
 
 
-@pytest.mark.parametrize('age', [0, 1000, -3600, -(10**8)])
+@pytest.mark.parametrize('age', [0, 7200, -7200])
 def test_fresh_and_future_files_are_not_trusted(
     root, cache, age, log, monkeypatch
 ):
-    """Within the resolution of its time, a file may change unseen."""
-    # An hour instead of two seconds, which pass too soon on a busy machine.
-    monkeypatch.setattr('mmseg_margin.stats.survey.SAFE_AGE_NS', 3600 * 10**9)
-    make_older(root, 7200)
-    path = root / 'ann' / '0003.png'
+    """Within the resolution of its time, a file may change unseen.
+
+    A program can set back the time of its content, as ``tar`` does.
+    """
+    path = root / 'ann' / 'a\x1b[2J.png'
+    (root / 'ann' / '0003.png').rename(path)
+    (root / 'img' / '0003.png').rename(root / 'img' / path.name)
     then = time.time() - age
     os.utime(path, (then, then))
+    # An hour instead of two seconds, which pass too soon on a busy machine.
+    monkeypatch.setattr(fingerprint, 'SAFE_AGE_NS', 3600 * 10**9)
     stats = collect_stats(open_set(root), LABELS, cache).stats
     assert stats.provenance.fingerprint == ''
     assert not cache.folder.exists()
-    assert '0003.png was changed a moment ago' in log()
-    make_older(root, 7200)
+    assert 'a\\x1b[2J.png was changed a moment ago' in log()
+    monkeypatch.setattr(fingerprint, 'SAFE_AGE_NS', -3600 * 10**9)
     collect_stats(open_set(root), LABELS, cache)
-    assert len(list(cache.folder.iterdir())) == 1
+    assert cache.folder.exists() == (age >= 0)
 
 
 def test_a_change_within_one_tick_is_counted(root, cache):

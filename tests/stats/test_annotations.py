@@ -50,7 +50,7 @@ def test_lazy_data_set(tmp_path):
 def test_ignore_index(tmp_path, ignore_index):
     values = (0, 1, 2, 3, ignore_index)
     dataset = open_set(write_set(tmp_path, values=values))
-    assert not check_scan(dataset, [dataset], ignore_index).findings
+    assert not check_scan(dataset, [dataset], ignore_index).problems
 
 
 def test_without_classes(tmp_path):

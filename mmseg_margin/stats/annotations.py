@@ -8,15 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Subset
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import DataSetError
 
-from .label_loader import LabelLoader
-from .loaders import make_loader
+from .loaders import LabelLoader, make_loader
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One annotation of the training set and how to load it."""
+class Annotation:
+    """One label of the data set, where it is and how to load it."""
 
     position: int
     info: dict[str, Any]
@@ -29,14 +28,14 @@ class Sample:
         return str(info.get('seg_map_path') or info.get('img_path', '?'))
 
 
-class Samples(Sequence[Sample]):
-    """Samples that are made when asked for; slices are as cheap.
+class Annotations(Sequence[Annotation]):
+    """Annotations that are made when asked for; slices are as cheap.
 
     An info takes about a kilobyte, a row of numbers 24 bytes.
 
     Args:
         leaves: The data sets below all wrappers, with their loaders.
-        rows: Position, leaf and index in the leaf of each sample, (n, 3).
+        rows: Position, leaf and index in the leaf of each, (n, 3).
     """
 
     def __init__(
@@ -51,24 +50,28 @@ class Samples(Sequence[Sample]):
         return len(self._rows)
 
     @overload
-    def __getitem__(self, index: int) -> Sample: ...
+    def __getitem__(self, index: int) -> Annotation: ...
 
     @overload
-    def __getitem__(self, index: slice) -> 'Samples': ...
+    def __getitem__(self, index: slice) -> 'Annotations': ...
 
-    def __getitem__(self, index: int | slice) -> 'Sample | Samples':
+    def __getitem__(self, index: int | slice) -> 'Annotation | Annotations':
         if isinstance(index, slice):
-            return Samples(self._leaves, self._rows[index])
+            return Annotations(self._leaves, self._rows[index])
         position, leaf, index_in_leaf = self._rows[index].tolist()
         dataset, loader = self._leaves[leaf]
-        return Sample(position, dataset.get_data_info(index_in_leaf), loader)
+        return Annotation(
+            position, dataset.get_data_info(index_in_leaf), loader
+        )
 
 
-def list_samples(dataset: Any) -> Samples:
+def list_annotations(dataset: Any) -> Annotations:
     """Every annotation once: repeats are left out, concatenations kept."""
     leaves: list[tuple[Any, LabelLoader]] = []
     pairs = _walk(dataset, leaves)
-    return Samples(leaves, np.insert(pairs, 0, np.arange(len(pairs)), axis=1))
+    return Annotations(
+        leaves, np.insert(pairs, 0, np.arange(len(pairs)), axis=1)
+    )
 
 
 def _walk(
@@ -84,7 +87,7 @@ def _walk(
     if hasattr(dataset, 'dataset'):  # RepeatDataset, MultiImageMixDataset, ..
         return _walk(dataset.dataset, leaves)
     if not hasattr(dataset, 'get_data_info'):
-        raise SettingError(
+        raise DataSetError(
             f'{type(dataset).__name__} has no get_data_info(), so its '
             'annotation files cannot be found: derive it from '
             'BaseSegDataset, or give class_counts to the loss.'

@@ -5,13 +5,11 @@ import shutil
 
 import pytest
 
-from mmseg_margin.stats import LabelRange, collect_stats, inspect
-from tests.stats.builders import check_scan, open_set, write_set
+from tests.stats.builders import check_scan, open_set, report_on, write_set
 
 
 def report(root):
-    dataset = open_set(root)
-    return str(inspect(collect_stats(dataset, LabelRange(None)), dataset))
+    return str(report_on(root))
 
 
 def loop(path):
@@ -41,7 +39,7 @@ def test_a_pipe_is_named_by_other_loaders_too(tmp_path):
     os.mkfifo(path)
     pipeline = [{'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}]
     dataset = open_set(root, pipeline=pipeline)
-    found = inspect(collect_stats(dataset, LabelRange(None)), dataset)
+    found = report_on(dataset)
     assert 'ann/0003.png: not a regular file' in str(found)
 
 
@@ -61,7 +59,7 @@ def test_strange_files_are_named(tmp_path, kind, folder):
     path.unlink()
     make, message = STRANGE[kind]
     make(path)
-    found = inspect(collect_stats(dataset, LabelRange(None)), dataset)
+    found = report_on(dataset)
     assert f'{folder}/0003.png: {message}' in str(found)
     assert len(found.errors) == 1
 
@@ -89,7 +87,7 @@ def test_links_out_of_the_data_set_are_followed(tmp_path):
     for path in elsewhere.iterdir():
         (root / 'ann' / path.name).symlink_to(path)
     dataset = open_set(root)
-    assert not check_scan(dataset, [dataset]).findings
+    assert not check_scan(dataset, [dataset]).problems
 
 
 def test_programs_are_not_run(tmp_path):

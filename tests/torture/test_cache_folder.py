@@ -1,0 +1,100 @@
+"""A cache folder into which others write: nothing believed, nothing lost.
+
+``MMSEG_MARGIN_FLIPS=1000`` makes a longer test of it.
+"""
+
+import os
+import random
+
+import pytest
+from mmengine.logging import MMLogger
+
+from mmseg_margin.stats import ClassStats, Provenance, StatsCache
+
+FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
+KEY = 'ab' * 32
+STATS = ClassStats(
+    classes=['sky', 'road'],
+    counts=[900, 100],
+    images=[3, 2],
+    image_pixels=[1000, 700],
+    ignored=24,
+    provenance=Provenance('Streets', 3, 'LoadAnnotations()', 255, KEY, '1'),
+)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    MMLogger.get_instance('cache folder')
+    cache = StatsCache(tmp_path / 'cache')
+    cache.store(STATS)
+    return cache
+
+
+def test_no_flipped_bit_is_believed(cache, record_property):
+    path = cache.path_of(KEY)
+    content = path.read_bytes()
+    bits = range(8 * len(content))
+    for bit in random.Random(0).choices(bits, k=FLIPS):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        assert cache.load(KEY) is None
+    path.write_bytes(content)
+    assert cache.load(KEY) == STATS
+    record_property('flipped bits in the cache', FLIPS)
+
+
+def link(path, stranger):
+    path.symlink_to(stranger)
+
+
+def dangling_link(path, stranger):
+    path.symlink_to(stranger.with_name('nowhere'))
+
+
+def pipe(path, stranger):
+    os.mkfifo(path)
+
+
+def folder(path, stranger):
+    path.mkdir()
+
+
+@pytest.mark.parametrize('plant', [link, dangling_link, pipe, folder])
+def test_strange_files_are_neither_read_nor_written(
+    cache, tmp_path, plant, record_property
+):
+    """Each instead of the file that the next run would look for."""
+    path, stranger = cache.path_of(KEY), tmp_path / 'stranger'
+    stranger.write_bytes(path.read_bytes())
+    before = stranger.read_bytes()
+    path.unlink()
+    plant(path, stranger)
+    assert cache.load(KEY) is None  # and it does not wait for the pipe
+    cache.store(STATS)
+    assert stranger.read_bytes() == before
+    assert not stranger.with_name('nowhere').exists()
+    if plant is not folder:
+        assert path.is_file()
+        assert not path.is_symlink()
+        assert cache.load(KEY) == STATS
+    record_property('strange files in the cache folder', 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs root, to be another user')
+def test_files_of_another_user(tmp_path, monkeypatch, record_property):
+    """Not believed in the user's own folder; their drafts are left alone."""
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    cache = StatsCache()
+    cache.store(STATS)
+    draft = cache.folder / f'.{KEY}.{"0" * 32}.tmp'
+    draft.write_text('{')
+    os.utime(draft, (0, 0))
+    for path in (draft, cache.path_of(KEY)):
+        os.chown(path, 65534, 65534)
+    assert cache.load(KEY) is None
+    cache.store(STATS)
+    assert draft.exists()
+    assert cache.load(KEY) == STATS
+    record_property('strange files in the cache folder', 2)
