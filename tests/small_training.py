@@ -11,6 +11,7 @@ from mmengine.runner import Runner
 from mmseg.registry import METRICS
 
 import mmseg_margin  # noqa: F401  (registers hooks and losses)
+from tests.stats.builders import write_set
 
 CLASSES = ('sky', 'road', 'tree', 'car')
 # Norms and dropout that draw nothing from other samples of the batch.
@@ -167,6 +168,23 @@ def keep_last_and_best(config: Config, interval: int) -> None:
     config.default_hooks.checkpoint.update(
         interval=interval, max_keep_ckpts=1, save_best='mIoU', rule='less'
     )
+
+
+def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
+    """A config file with all splits; training and validation on one set."""
+    root = write_set(path.parent / 'data', 6)
+    config = training_config(root, path.parent, **settings)
+    config.test_cfg = {'type': 'TestLoop'}
+    dataset = dict(config.train_dataloader.dataset, pipeline=list(PLAIN))
+    for split, data_root in (('val', root), ('test', test_root or root)):
+        config[f'{split}_dataloader'] = {
+            'batch_size': 1,
+            'num_workers': 0,
+            'sampler': {'type': 'DefaultSampler', 'shuffle': False},
+            'dataset': {**dataset, 'data_root': str(data_root)},
+        }
+    config.dump(path)
+    return path
 
 
 def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:

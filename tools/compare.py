@@ -6,9 +6,10 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmseg_margin.comparison.compare import compare
-from mmseg_margin.comparison.conduct import RunFailedError
+from mmseg_margin.comparison.ground_truth import write_ground_truth
+from mmseg_margin.comparison.jobs import RunFailedError
 from mmseg_margin.comparison.report import write_report
-from mmseg_margin.comparison.truth import write_truth
+from mmseg_margin.comparison.runs import named_objectives
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, report_errors
 from mmseg_margin.tooling.data_check import check_folders
@@ -22,8 +23,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         '--losses',
         nargs='+',
         default=list(OBJECTIVES),
-        help='objectives, all seven if not said; with settings of their own '
-        'as in margin:tau=20,form=paper',
+        metavar='[NAME=]OBJECTIVE',
+        help='objectives, all named ones if not said; with settings of their '
+        'own as in margin:tau=20,form=paper, and with a name of your own as '
+        'in strong=margin:tau=20',
     )
     parser.add_argument(
         '--seeds', type=int, default=3, help='trainings of each objective'
@@ -55,8 +58,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         compare(
             cfg,
-            list(dict.fromkeys(args.losses)),
-            list(range(args.seeds)),
+            named_objectives(args.losses),
+            args.seeds,
             out,
             args.init,
             args.jobs,
@@ -72,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _report(cfg: Config, out: Path) -> None:
-    print(f'The report is {write_report(out, write_truth(cfg, out))}')
+    print(f'The report is {write_report(out, write_ground_truth(cfg, out))}')
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""From a config to a report: everything behind ``tools/compare.py``."""
+"""From a config to its results: everything behind ``tools/compare.py``."""
 
 import platform
 import shlex
@@ -18,61 +18,81 @@ from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.stats import StatsCache, check_labels
 from mmseg_margin.version import __version__
 
-from .conduct import conduct
-from .plan import plan_runs, run_config, training_iterations
-from .results import (
-    STUDY_FILE,
-    Study,
-    write_record,
-)
-from .run import CONFIG_FILE
+from .jobs import is_done, run_all
+from .one_run import CONFIG_FILE
+from .records import SETUP_FILE, Setup, read_record, run_folder, write_record
+from .runs import Run, run_config, training_iterations
+
+BASE_CONFIG_FILE = 'config.py'
 
 
 def compare(
     cfg: Config,
-    losses: list[str],
-    seeds: list[int],
+    objectives: dict[str, str],
+    seeds: int,
     out: Path,
     init: str | None = None,
     jobs: int = 1,
-) -> Study:
+) -> None:
     """Train and test every objective with every seed.
 
-    What has been done before in the same folder is not done again.
+    What has been done before in the same folder is not done again, and
+    objectives and seeds can be added to it.
+
+    Args:
+        cfg: The config that all runs have in common.
+        objectives: What ``--loss`` takes, by the names of the runs.
+        seeds: How many; they count from 0.
+        out: The folder of everything.
+        init: Checkpoint to start from; ``{seed}`` in it is replaced.
+        jobs: Runs at the same time.
     """
-    study = make_study(cfg, losses, seeds, init)
-    runs = plan_runs(out, losses, seeds)
+    for flag, value in (('--seeds', seeds), ('--jobs', jobs)):
+        if value < 1:
+            raise SettingError(f'{flag} must be 1 or more, got {value}.')
+    setup = make_setup(cfg, objectives, list(range(seeds)), init)
+    # Seed by seed, so that a comparison cut short is still a fair one.
+    runs = [
+        Run(name, objective, seed, run_folder(out, name, seed))
+        for seed in range(seeds)
+        for name, objective in objectives.items()
+    ]
+    _keep_config(cfg, out / BASE_CONFIG_FILE)
+    if (out / SETUP_FILE).exists():
+        setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
+    write_record(setup, out / SETUP_FILE)
     for run in runs:
-        complete = run_config(
-            cfg, run, init, study.class_counts, run.seed == seeds[0]
-        )
-        _write_config(complete, run.folder / CONFIG_FILE)
-    write_record(study, out / STUDY_FILE)
-    conduct(runs, study.iterations, jobs)
-    return study
+        # What has been done by an earlier version stays as it is.
+        if not is_done(run):
+            counts, first = setup.class_counts, run.seed == 0
+            whole = run_config(cfg, run, init, counts, keep_predictions=first)
+            _keep_config(whole, run.folder / CONFIG_FILE)
+    run_all(runs, setup.iterations, jobs)
 
 
-def make_study(
-    cfg: Config, losses: list[str], seeds: list[int], init: str | None
-) -> Study:
+def make_setup(
+    cfg: Config, objectives: dict[str, str], seeds: list[int], init: str | None
+) -> Setup:
     """What all runs have in common; the labels are checked on the way."""
+    losses = {name: terms_of(each) for name, each in objectives.items()}
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     report = check_labels(
         cfg.train_dataloader.dataset, cfg.model, StatsCache()
     )
     report.raise_errors()
     metainfo = report.dataset.metainfo
-    return Study(
+    return Setup(
         config=Path(cfg.filename).name,
-        losses={objective: terms_of(objective) for objective in losses},
-        seeds=seeds,
+        objectives=objectives,
+        losses=losses,
+        seeds=dict.fromkeys(objectives, seeds),
         iterations=training_iterations(cfg),
         init=Path(init).name if init else None,
         classes=list(metainfo['classes']),
         palette=[list(colour) for colour in metainfo['palette']],
         class_counts=list(report.stats.counts),
         versions=_versions(),
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        commands=[shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])],
     )
 
 
@@ -87,13 +107,13 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _write_config(cfg: Config, path: Path) -> None:
-    """Keep a run's config; one that differs belongs to another comparison."""
+def _keep_config(cfg: Config, path: Path) -> None:
+    """Write a config; one that differs belongs to another comparison."""
     text = cfg.pretty_text
     if path.exists() and path.read_text('utf-8') != text:
         raise SettingError(
             f'{path} is from a comparison with other settings: choose '
-            'another --out, or remove that folder to do the run again.'
+            'another --out, or remove that folder to begin again.'
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_text(path, text)

@@ -1,84 +1,141 @@
-"""What a comparison keeps on disk: one study, one result for each run."""
+"""What a comparison has found so far, read from its folder or one file."""
 
 import json
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
 
 from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.errors import DataSetError, MissingFileError
 
-STUDY_FILE = 'study.json'
-RESULT_FILE = 'result.json'
-PREDICTIONS = 'predictions'
+from .records import (
+    RESULT_FILE,
+    SETUP_FILE,
+    RunResult,
+    Setup,
+    read_record,
+    run_folder,
+)
 
-Record = TypeVar('Record', 'Study', 'RunResult')
-
-
-@dataclass(frozen=True)
-class Study:
-    """What all runs of a comparison have in common.
-
-    Args:
-        config: The config's file name, without its folder.
-        losses: The loss config of each objective, in the order asked for.
-        seeds: One run of each objective for each.
-        iterations: Training iterations of each run.
-        init: The checkpoint all runs start from, or None.
-        classes: Names of the K classes.
-        palette: Their colours, (K, 3).
-        class_counts: Labelled pixels of each class in the training set.
-        versions: Of Python, the packages and ours.
-        command: What was typed.
-    """
-
-    config: str
-    losses: dict[str, list[dict[str, Any]]]
-    seeds: list[int]
-    iterations: int
-    init: str | None
-    classes: list[str]
-    palette: list[list[int]]
-    class_counts: list[int]
-    versions: dict[str, str]
-    command: str
+BASELINE = 'ce'
+RESULTS_FILE = 'results.json'
+DIGITS = 4
+BySeed = dict[int, float]
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """One objective trained with one seed, and tested.
+class Comparison:
+    """The setup and the runs that have finished, by name and seed."""
 
-    Args:
-        objective: Its name in ``Study.losses``.
-        seed: Of the weights, the data order and the augmentation.
-        metrics: In percent: ``aAcc``, ``mIoU``, ``mAcc`` and, where the
-            class counts are known, ``mIoU_head``, ``mIoU_middle`` and
-            ``mIoU_tail``.
-        class_iou: IoU of each class in percent; None if it is nowhere.
-        curves: ``train_loss``, ``val_loss``, ``train_mIoU`` and ``val_mIoU``,
-            each a list of (iteration, value).
-        seconds_per_iteration: Median over the training.
-        peak_memory_mib: Largest resident memory of the process.
-    """
+    setup: Setup
+    results: dict[tuple[str, int], RunResult]
 
-    objective: str
-    seed: int
-    metrics: dict[str, float]
-    class_iou: list[float | None]
-    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    seconds_per_iteration: float = 0.0
-    peak_memory_mib: float = 0.0
+    @property
+    def names(self) -> list[str]:
+        return list(self.setup.losses)
+
+    @property
+    def missing(self) -> dict[str, list[int]]:
+        """Seeds without a result, for each objective that has any."""
+        missing = {
+            name: [s for s in seeds if (name, s) not in self.results]
+            for name, seeds in self.setup.seeds.items()
+        }
+        return {name: seeds for name, seeds in missing.items() if seeds}
+
+    @property
+    def margin_losses(self) -> dict[str, dict[str, Any]]:
+        """The margin losses among the terms of the objectives, by name."""
+        return {
+            name: term
+            for name, terms in self.setup.losses.items()
+            for term in terms
+            if term['type'] == 'MarginCalibrationLoss'
+        }
+
+    @property
+    def class_order(self) -> list[int]:
+        """Class indices, most frequent first."""
+        counts = -np.array(self.setup.class_counts)
+        return np.argsort(counts, kind='stable').tolist()
+
+    def runs(self, name: str) -> list[RunResult]:
+        return [run for key, run in self.results.items() if key[0] == name]
+
+    def metric(self, name: str, metric: str) -> BySeed:
+        """A metric of every run that has it."""
+        return _finite(
+            (run.seed, run.metrics.get(metric)) for run in self.runs(name)
+        )
+
+    def class_iou(self, name: str, index: int) -> BySeed:
+        """A class's IoU of every run that has it."""
+        return _finite(
+            (run.seed, run.class_iou[index]) for run in self.runs(name)
+        )
 
 
-def run_folder(out: Path, objective: str, seed: int) -> Path:
-    """The work dir of one run; predictions are in a folder below it."""
-    return out / 'runs' / objective / f'seed-{seed}'
+def load_comparison(place: Path) -> Comparison:
+    """Read every result that a folder, or a file of results, has."""
+    if place.is_file():
+        content = json.loads(place.read_text('utf-8'))
+        setup = Setup(**content['setup'])
+        runs = [RunResult(**run) for run in content['runs']]
+        return Comparison(setup, {(run.name, run.seed): run for run in runs})
+    if not (place / SETUP_FILE).is_file():
+        raise MissingFileError(
+            f'{place} holds no comparison: give the --out folder of '
+            f'tools/compare.py, or a {RESULTS_FILE} of its report.'
+        )
+    setup = read_record(Setup, place / SETUP_FILE)
+    results = {}
+    for name, seeds in setup.seeds.items():
+        for seed in seeds:
+            path = run_folder(place, name, seed) / RESULT_FILE
+            if path.exists():
+                result = read_record(RunResult, path)
+                _check_classes(result, setup, path)
+                results[name, seed] = result
+    return Comparison(setup, results)
 
 
-def write_record(record: Study | RunResult, path: Path) -> None:
-    """Write it whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps(asdict(record), indent=1))
+def save_comparison(comparison: Comparison, path: Path) -> None:
+    """All results as one small file, a line for each run."""
+    runs = [
+        json.dumps(_rounded(asdict(run)))
+        for run in comparison.results.values()
+    ]
+    setup = json.dumps(asdict(comparison.setup))
+    lines = ',\n'.join(runs)
+    atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
 
 
-def read_record(kind: type[Record], path: Path) -> Record:
-    return kind(**json.loads(path.read_text(encoding='utf-8')))
+def _rounded(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, DIGITS)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(each) for each in value]
+    return value
+
+
+def _check_classes(result: RunResult, setup: Setup, path: Path) -> None:
+    found, expected = len(result.class_iou), len(setup.classes)
+    if found != expected:
+        raise DataSetError(
+            f'{path} has the IoU of {found} classes and the comparison '
+            f'{expected}: it is from another comparison, so remove it.'
+        )
+
+
+def _finite(pairs: Iterable[tuple[int, float | None]]) -> BySeed:
+    return {
+        seed: value
+        for seed, value in pairs
+        if value is not None and math.isfinite(value)
+    }

@@ -64,5 +64,11 @@ def settings_of(preset: str, given: Mapping[str, Any]) -> Settings:
     )
 
 
+def settings_of_config(loss: Mapping[str, Any]) -> Settings:
+    """The same of a loss config, whatever else it says."""
+    given = {name: loss[name] for name in KNOWN if name in loss}
+    return settings_of(loss.get('preset', 'paper'), given)
+
+
 def _only(names: tuple[str, ...], settings: dict[str, Any]) -> dict[str, Any]:
     return {name: settings[name] for name in names if name in settings}

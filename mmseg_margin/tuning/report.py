@@ -1,24 +1,14 @@
 """The report of a search: one HTML page, and the same as Markdown."""
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.comparison.report.document import (
-    Block,
-    Code,
-    Document,
-    Picture,
-    Section,
-    Table,
-)
-from mmseg_margin.comparison.report.html_page import render_html
-from mmseg_margin.comparison.report.markdown import render_markdown
-from mmseg_margin.comparison.report.text import ABSENT, Bold, signed
+from mmseg_margin.report import ABSENT, Bold, Table, signed, write_pages
 
-from .plots import importances, plot_history, plot_importances, plot_slices
+from .plots import plot_history, plot_importances, plot_slices
 from .shared_study import SharedStudy
 from .space import Setting
 from .text import objective_text, outcome_text, setting_text, value_text
@@ -36,6 +26,14 @@ SAME_SPLIT = (
 )
 
 
+class Pictures(NamedTuple):
+    """Files; None where there are too few trials."""
+
+    history: Path
+    slices: Path
+    importance: Path | None
+
+
 def write_report(
     task: Task, shared: SharedStudy, starts: dict[str, Setting]
 ) -> Path:
@@ -51,28 +49,31 @@ def write_report(
     """
     folder = shared.out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
-    warnings = [ONE_TRAINING]
     tested = task.cfg.get('test_dataloader') or {}
-    if tested.get('dataset') == task.cfg.val_dataloader.dataset:
-        warnings.append(SAME_SPLIT)
-    document = Document(
-        'Tuning of the margin loss',
-        f'{task.study.config}, {task.study.iterations:,} iterations, seed '
+    same_split = tested.get('dataset') == task.cfg.val_dataloader.dataset
+    setup = task.setup
+    settings = {
+        'start from': setup.init or 'the initialisation of the config',
+        'loss': setting_text(task.loss),
+        **setup.versions,
+        'optuna': optuna.__version__,
+    }
+    return write_pages(
+        folder,
+        'tuning',
+        subtitle=f'{setup.config}, {setup.iterations:,} iterations, seed '
         f'{task.seed}',
-        summary(shared, list(starts)),
-        warnings,
-        [
-            _best_section(shared, starts),
-            Section('All trials', [trial_table(shared)]),
-            _pictures_section(shared, folder),
-            _commands_section(task, shared),
-            _settings_section(task),
-        ],
+        summary=summary(shared, list(starts)),
+        warnings=[ONE_TRAINING, SAME_SPLIT] if same_split else [ONE_TRAINING],
+        best=best_table(shared, list(starts)),
+        trials=trial_table(shared),
+        pictures=_draw(shared, folder),
+        command='\n'.join(setup.commands),
+        confirmation=_confirmation(task, shared),
+        settings=Table(
+            ['setting', 'value'], [[*row] for row in settings.items()]
+        ),
     )
-    atomic_write_text(folder / 'report.md', render_markdown(document))
-    page = folder / 'index.html'
-    atomic_write_text(page, render_html(document))
-    return page
 
 
 def summary(shared: SharedStudy, starts: list[str]) -> str:
@@ -94,33 +95,21 @@ def summary(shared: SharedStudy, starts: list[str]) -> str:
 
 def trial_table(shared: SharedStudy) -> Table:
     """Every trial with its setting and what came of it."""
-    best = shared.best
-    names = list(shared.trials[0].params) if shared.trials else []
+    names = list(dict.fromkeys(k for t in shared.trials for k in t.params))
     rows = []
     for trial in shared.trials:
         outcome = outcome_text(trial)
-        if best is not None and trial.number == best.number:
+        if shared.best and trial.number == shared.best.number:
             outcome = Bold(outcome)
-        values = [value_text(trial.params[name]) for name in names]
+        values = [value_text(trial.params.get(n, ABSENT)) for n in names]
         rows.append([str(trial.number), *values, outcome])
-    return Table(
-        'Validation mIoU in percent, on the whole split unless the training '
-        'was stopped early.',
-        ['trial', *names, 'mIoU'],
-        rows,
-    )
+    return Table(['trial', *names, 'mIoU'], rows)
 
 
-def _start_trials(
-    shared: SharedStudy, starts: list[str]
-) -> dict[str, FrozenTrial]:
-    """The starting points that have been tried, which are the first trials."""
-    return dict(zip(starts, shared.trials, strict=False))
-
-
-def _best_section(shared: SharedStudy, starts: dict[str, Setting]) -> Section:
+def best_table(shared: SharedStudy, starts: list[str]) -> Table:
+    """The starting points and the best, with what the best gained."""
+    trials: dict[str, FrozenTrial] = _start_trials(shared, starts)
     best = shared.best
-    trials = _start_trials(shared, list(starts))
     if best is not None:
         trials = {**trials, 'the best': best}
     rows = []
@@ -131,77 +120,31 @@ def _best_section(shared: SharedStudy, starts: dict[str, Setting]) -> Section:
             gain = signed((best.value or 0.0) - (trial.value or 0.0))
         setting = setting_text(trial.params)
         rows.append([name, setting, outcome_text(trial), gain])
-    return Section(
-        'Best setting',
-        [
-            Table(
-                'The best setting against those the search began with.',
-                ['setting', 'parameters', 'val mIoU', 'gain of the best'],
-                rows,
-            )
-        ],
+    return Table(
+        ['setting', 'parameters', 'val mIoU', 'gain of the best'], rows
     )
 
 
-def _pictures_section(shared: SharedStudy, folder: Path) -> Section:
-    title = 'What matters'
+def _start_trials(shared: SharedStudy, starts: list[str]) -> dict[str, Any]:
+    """The starting points that have been tried, which are the first trials."""
+    return dict(zip(starts, shared.trials, strict=False))
+
+
+def _draw(shared: SharedStudy, folder: Path) -> Pictures | None:
     if shared.best is None:
-        return Section(title, ['There is nothing to draw yet.'])
-    plot_history(shared.trials, folder / 'history.png')
-    plot_slices(shared.trials, folder / 'slices.png')
-    blocks: list[Block] = [
-        Picture('The mIoU of each trial.', folder / 'history.png'),
-        Picture(
-            'The mIoU over each parameter.', folder / 'slices.png', wide=True
-        ),
-    ]
-    shares = importances(shared.study)
-    if shares is None:
-        blocks.append('There are too few trials to tell which matter most.')
-    else:
-        plot_importances(shares, folder / 'importance.png')
-        blocks.append(
-            Picture(
-                'How much each parameter decides whether a trial is among '
-                'the best quarter (PED-ANOVA).',
-                folder / 'importance.png',
-            )
-        )
-    return Section(title, blocks)
+        return None
+    return Pictures(
+        plot_history(shared.trials, folder / 'history.png'),
+        plot_slices(shared.trials, folder / 'slices.png'),
+        plot_importances(shared.study, folder / 'importance.png'),
+    )
 
 
-def _commands_section(task: Task, shared: SharedStudy) -> Section:
-    config, best = task.cfg.filename, shared.best
-    blocks: list[Block] = ['The search:', Code(task.study.command)]
-    if best is not None:
-        blocks += [
-            'With the same --cfg-options, but for those of the loss: a '
-            'training with the best setting, '
-            'and a comparison over several seeds, on the test split.',
-            Code(
-                f'python tools/train.py {shared.out / BEST_CONFIG}\n'
-                f'python tools/compare.py {config} --seeds 3 --losses ce '
-                f'{objective_text(best.params)}'
-            ),
-        ]
-    return Section('Commands', blocks)
-
-
-def _settings_section(task: Task) -> Section:
-    study = task.study
-    rows = {
-        'start from': study.init or 'the initialisation of the config',
-        'loss': setting_text(task.loss),
-        **study.versions,
-        'optuna': optuna.__version__,
-    }
-    return Section(
-        'Settings',
-        [
-            Table(
-                'What all trials have in common, and the versions.',
-                ['setting', 'value'],
-                [[name, value] for name, value in rows.items()],
-            )
-        ],
+def _confirmation(task: Task, shared: SharedStudy) -> str | None:
+    if shared.best is None:
+        return None
+    return (
+        f'python tools/train.py {shared.out / BEST_CONFIG}\n'
+        f'python tools/compare.py {task.cfg.filename} --seeds 3 --losses ce '
+        f'tuned={objective_text(task.loss_with(shared.best.params))}'
     )

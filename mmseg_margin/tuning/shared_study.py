@@ -5,25 +5,21 @@ process ends, however it ends. So a trial that is running and not locked has
 lost its process, and whoever finds it goes on with it.
 """
 
-import fcntl
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import optuna
+from filelock import FileLock, Timeout
 from optuna.pruners import MedianPruner
 from optuna.storages import RDBStorage
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.trial import FrozenTrial, Trial, TrialState
 
+from mmseg_margin.compat import go_on_with_trial
 from mmseg_margin.errors import SettingError
 
-from .space import Setting, Space
-
-STUDY_FILE = 'study.db'
-STUDY_LOCK = 'study.lock'
 IDENTITY = 'identity'
 # The pruner needs a few whole trainings to compare with, and the first part
 # of a training says little about its end.
@@ -49,10 +45,12 @@ class SharedStudy:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.out = out
         out.mkdir(parents=True, exist_ok=True)
-        with self.locked():
+        # Held to keep the other processes out.
+        self.lock = FileLock(out / 'study.lock')
+        with self.lock:
             self.study = optuna.create_study(
                 storage=RDBStorage(
-                    f'sqlite:///{out / STUDY_FILE}',
+                    f'sqlite:///{out / "study.db"}',
                     engine_kwargs={
                         'connect_args': {'timeout': DATABASE_SECONDS}
                     },
@@ -82,59 +80,48 @@ class SharedStudy:
         """The work dir of a trial."""
         return self.out / 'trials' / str(number)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep the other processes out."""
-        with open(self.out / STUDY_LOCK, 'wb') as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX)
-            yield
-
     def claim(
-        self,
-        total: int,
-        space: Space,
-        choose: Callable[[list[FrozenTrial]], Setting],
+        self, total: int, propose: Callable[[list[FrozenTrial]], FrozenTrial]
     ) -> Iterator[Trial]:
         """Trials to run, until so many are finished by all processes.
 
         Args:
             total: Trials in the end.
-            space: Of the settings.
-            choose: The setting to try after the trials so far.
+            propose: The trial to run after those so far.
         """
         while True:
-            with self.locked():
+            with self.lock:
                 claimed = self._adopt()
                 if claimed is None and len(self.trials) < total:
-                    self.study.add_trial(
-                        create_trial(
-                            state=TrialState.RUNNING,
-                            params=choose(self.trials),
-                            distributions=space,
-                        )
-                    )
+                    self.study.add_trial(propose(self.trials))
                     claimed = self._adopt()
             if claimed is not None:
                 trial, lock = claimed
-                with lock:
+                try:
                     yield trial
+                finally:
+                    lock.release()
             elif len(self.finished) == len(self.trials):
                 return
             else:
                 time.sleep(POLL_SECONDS)
 
-    def _adopt(self) -> tuple[Trial, IO] | None:
+    def _adopt(self) -> tuple[Trial, FileLock] | None:
         """The first running trial without a process, locked."""
         for trial in self.trials:
             if trial.state != TrialState.RUNNING:
                 continue
-            lock = _try_lock(self.folder(trial.number) / 'lock')
-            if lock is None:
+            folder = self.folder(trial.number)
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder / 'lock')
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
                 continue
             # Its process may have finished it between the two looks.
             if self.trials[trial.number].state == TrialState.RUNNING:
-                return Trial(self.study, trial._trial_id), lock
-            lock.close()
+                return go_on_with_trial(self.study, trial), lock
+            lock.release()
         return None
 
     def _check_identity(self, identity: dict[str, Any]) -> None:
@@ -149,14 +136,3 @@ class SharedStudy:
                 f'{", ".join(other)}: choose another --out, or remove that '
                 'folder to begin again.'
             )
-
-
-def _try_lock(path: Path) -> IO | None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = open(path, 'wb')  # noqa: SIM115  (it is held during the trial)
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock

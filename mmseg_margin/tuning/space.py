@@ -1,6 +1,8 @@
 """What is tuned, where the search starts, and what it tries next."""
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -10,49 +12,61 @@ from optuna.distributions import (
     CategoricalDistribution,
     FloatDistribution,
 )
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import TPESampler
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses.presets import PRESETS
+from mmseg_margin.losses.presets import SCALES, settings_of_config
 
 Setting = dict[str, Any]
 Space = dict[str, BaseDistribution]
 
-PAPER: Setting = {
-    'form': 'paper',
-    'pos_weight': 1.0,
-    'class_weight': None,
-    'focus': 0.0,
-    'tau': 10.0,
-    'upsilon': 1.0,
+OF_ALL_TERMS = ('log_base', 'focus', 'class_weight', 'largest_offset')
+# What each form is tuned by, so that nothing is tried that has no effect.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    'paper': ('pos_weight', *OF_ALL_TERMS),
+    'target': ('pos_weight', *OF_ALL_TERMS),
+    'softmax': OF_ALL_TERMS,
 }
 CHOICES: dict[str, tuple] = {
-    'form': ('paper', 'target', 'softmax'),
+    'form': tuple(PARAMETERS),
     'pos_weight': (1.0, 'num_classes'),
-    'class_weight': (None, 0.15, 'sqrt'),
+    'log_base': (2, 'e'),
     'focus': (0.0, 1.0, 2.0),
+    'class_weight': (None, 0.15, 'sqrt'),
 }
-# Both are scales, so they are searched by factors.
-RANGES = {'tau': (0.1, 1000.0), 'upsilon': (0.01, 100.0)}
+# A scale, so it is searched by factors.
+RANGES = {'largest_offset': (0.01, 10.0)}
 
 
-def setting_of(loss: dict[str, Any]) -> Setting:
+def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
     """The tuned parameters of a loss config, its defaults included."""
-    if isinstance(loss.get('class_weight'), (list, tuple)):
+    own, offsets, class_weight = settings_of_config(loss)
+    if isinstance(class_weight, (list, tuple)):
         raise SettingError(
             'The config gives class_weight as a list, which cannot be tuned: '
             "name a method there, for example class_weight='sqrt'."
         )
-    preset = PRESETS[loss.get('preset', 'paper')]
-    return {name: {**PAPER, **preset, **loss}[name] for name in PAPER}
+    # An absent class may be an error to the training; here it has no offset.
+    offsets = replace(offsets, absent_class='zero')
+    largest = float(max(offsets.offsets(class_counts).rho_0k))
+    values = asdict(own) | dict(
+        class_weight=class_weight, largest_offset=largest
+    )
+    return {name: values[name] for name in ('form', *PARAMETERS[own.form])}
+
+
+def loss_with(loss: dict[str, Any], setting: Setting) -> dict[str, Any]:
+    """A loss config with another setting; it has one scale of offsets."""
+    return {k: v for k, v in loss.items() if k not in SCALES} | setting
 
 
 def search_space(starts: Sequence[Setting]) -> Space:
     """All choices and ranges, widened to hold the starting points."""
     space: Space = {}
     for name, choices in CHOICES.items():
-        own = [start[name] for start in starts]
+        own = [start[name] for start in starts if name in start]
         space[name] = CategoricalDistribution(
             tuple(dict.fromkeys([*choices, *own]))
         )
@@ -62,23 +76,49 @@ def search_space(starts: Sequence[Setting]) -> Space:
     return space
 
 
-def next_setting(
+def propose(
     trials: Sequence[FrozenTrial], starts: Sequence[Setting], seed: int
-) -> Setting:
+) -> FrozenTrial:
     """What to try after these trials: first the starting points.
 
     The same trials give the same answer, in whatever process.
     """
-    number = len(trials)
+    space, number = search_space(starts), len(trials)
     if number < len(starts):
-        return starts[number]
-    words = np.random.SeedSequence((seed, number)).generate_state(1)
-    sampler = TPESampler(
-        seed=int(words[0]),
-        multivariate=True,
-        # Processes that run at the same time shall not try the same.
-        constant_liar=True,
+        setting = starts[number]
+    else:
+        setting = _sample(trials, space, seed)
+    return create_trial(
+        state=TrialState.RUNNING,
+        params=setting,
+        distributions={name: space[name] for name in setting},
     )
+
+
+def _sample(trials: Sequence[FrozenTrial], space: Space, seed: int) -> Setting:
+    words = np.random.SeedSequence((seed, len(trials))).generate_state(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', ExperimentalWarning)
+        sampler = TPESampler(
+            seed=int(words[0]),
+            multivariate=True,
+            # The forms have different parameters.
+            group=True,
+            # Processes that run at the same time shall not try the same.
+            constant_liar=True,
+        )
     sketch = optuna.create_study(direction='maximize', sampler=sampler)
     sketch.add_trials(trials)
-    return sketch.ask(search_space(starts)).params
+    trial = sketch.ask()
+    form = _suggest(trial, 'form', space)
+    for name in PARAMETERS[form]:
+        _suggest(trial, name, space)
+    return trial.params
+
+
+def _suggest(trial: Trial, name: str, space: Space) -> Any:
+    match space[name]:
+        case CategoricalDistribution(choices=choices):
+            return trial.suggest_categorical(name, choices)
+        case FloatDistribution(low=low, high=high):
+            return trial.suggest_float(name, low, high, log=True)

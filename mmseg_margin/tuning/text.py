@@ -5,9 +5,9 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from .space import Setting
+from mmseg_margin.losses.presets import PRESETS
 
-REASON = 'reason'
+from .space import Setting
 
 
 def value_text(value: Any) -> str:
@@ -15,13 +15,17 @@ def value_text(value: Any) -> str:
 
 
 def setting_text(setting: Setting) -> str:
-    """``form=paper, tau=10, ...``"""
+    """``form=paper, focus=2, ...``"""
     return ', '.join(f'{k}={value_text(v)}' for k, v in setting.items())
 
 
-def objective_text(setting: Setting) -> str:
-    """The same for ``tools/compare.py --losses``, to the last digit."""
-    return 'margin:' + ','.join(f'{k}={v}' for k, v in setting.items())
+def objective_text(loss: Setting) -> str:
+    """A loss config for ``tools/compare.py --losses``, to the last digit."""
+    given = {'preset': 'paper', **PRESETS[loss.get('preset', 'paper')], **loss}
+    del given['type']
+    return 'margin:' + ','.join(
+        f'{k}={v}' for k, v in given.items() if v is not None
+    )
 
 
 def outcome_text(trial: FrozenTrial) -> str:
@@ -30,8 +34,6 @@ def outcome_text(trial: FrozenTrial) -> str:
         return f'{trial.value:.2f}'
     if trial.state == TrialState.RUNNING:
         return 'running'
-    if REASON in trial.user_attrs:
-        return f'impossible: {trial.user_attrs[REASON]}'
     return f'{trial.value:.2f} when stopped at iteration {trial.last_step}'
 
 

@@ -13,22 +13,18 @@ import torch
 from mmengine.config import Config, ConfigDict
 from optuna.trial import Trial
 
-from mmseg_margin.comparison.plan import Run, run_config
-from mmseg_margin.comparison.results import Study
-from mmseg_margin.comparison.run import train_and_test
+from mmseg_margin.comparison.one_run import train_and_test
+from mmseg_margin.comparison.records import Setup
+from mmseg_margin.comparison.runs import Run, run_config
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook, train_with
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.walks import as_list, heads_of_config, registered_name
 
 from .pruning_hook import PruningHook
-from .space import Setting
+from .space import Setting, loss_with
 
 LOG_FILE = 'log.txt'
-
-
-class ImpossibleSettingError(ValueError):
-    """A setting for which Algorithm 1 has no margins."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +34,19 @@ class Task:
     Args:
         cfg: The config that is tuned.
         loss: The loss config that is tuned, with what is not tuned.
-        study: Labels, iterations and versions.
+        setup: Labels, iterations and versions.
         seed: Of every training.
         init: The checkpoint that every training starts from, or None.
     """
 
     cfg: Config
     loss: dict[str, Any]
-    study: Study
+    setup: Setup
     seed: int
     init: str | None
 
     def loss_with(self, setting: Setting) -> dict[str, Any]:
-        return {**self.loss, **setting}
+        return loss_with(self.loss, setting)
 
 
 def tuned_loss(cfg: Config) -> dict[str, Any]:
@@ -76,10 +72,8 @@ def run_trial(task: Task, trial: Trial, folder: Path) -> float:
     """Train, and return the mIoU on the whole validation split in percent.
 
     Raises:
-        ImpossibleSettingError: If the setting has no margins.
         optuna.TrialPruned: If it does worse than others did.
     """
-    check_setting(task, trial.params)
     cfg = trial_config(task, trial.params, folder)
     try:
         with (
@@ -100,12 +94,9 @@ def check_setting(task: Task, setting: Setting) -> None:
     """Let the loss derive its margins as it will in the training."""
     arguments = task.loss_with(setting)
     del arguments['type']
-    try:
-        loss = MarginCalibrationLoss(**arguments)
-        if arguments.get('class_counts') is None:
-            loss.set_class_counts(task.study.class_counts, task.study.classes)
-    except ValueError as error:
-        raise ImpossibleSettingError(str(error)) from error
+    loss = MarginCalibrationLoss(**arguments)
+    if arguments.get('class_counts') is None:
+        loss.set_class_counts(task.setup.class_counts, task.setup.classes)
 
 
 def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
@@ -115,9 +106,9 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
     base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
     cfg = run_config(
         base,
-        Run('margin', task.seed, folder),
+        Run('margin', 'margin', task.seed, folder),
         task.init,
-        task.study.class_counts,
+        task.setup.class_counts,
         keep_predictions=False,
     )
     train_with(cfg, task.loss_with(setting))

@@ -3,22 +3,22 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import optuna
 from mmengine.config import Config
 from optuna.trial import Trial, TrialState
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.comparison.compare import make_study
+from mmseg_margin.comparison.compare import make_setup
 from mmseg_margin.errors import SettingError
+from mmseg_margin.losses.presets import PRESETS
 
 from .best_config import best_config_text, check_inheritable
 from .report import BEST_CONFIG, summary, write_report
 from .shared_study import SharedStudy
-from .space import PAPER, Setting, next_setting, search_space, setting_of
-from .text import REASON, progress_line
-from .trial import ImpossibleSettingError, Task, run_trial, tuned_loss
+from .space import Setting, propose, setting_of
+from .text import progress_line
+from .trial import Task, check_setting, run_trial, tuned_loss
 
 
 def tune(
@@ -48,21 +48,21 @@ def tune(
     task = Task(
         cfg,
         tuned_loss(cfg),
-        make_study(cfg, ['margin'], [seed], init),
+        make_setup(cfg, {'margin': 'margin'}, [seed], init),
         seed,
         init,
     )
-    starts = starting_points(task.loss)
+    starts = starting_points(task)
+    for setting in starts.values():
+        check_setting(task, setting)
     shared = SharedStudy(
         out,
         {'config': cfg.pretty_text, 'seed': seed, 'init': init},
-        task.study.iterations,
+        task.setup.iterations,
     )
     before, began = len(shared.finished), time.monotonic()
     for trial in shared.claim(
-        trials,
-        search_space(list(starts.values())),
-        lambda past: next_setting(past, list(starts.values()), seed),
+        trials, lambda past: propose(past, list(starts.values()), seed)
     ):
         _carry_out(task, shared, trial)
         done = len(shared.finished)
@@ -83,21 +83,21 @@ def tune(
     return shared
 
 
-def starting_points(loss: dict[str, Any]) -> dict[str, Setting]:
-    """The paper's setting and the config's own, if they differ."""
-    own = setting_of(loss)
-    return {
-        "the paper's": PAPER,
-        **({} if own == PAPER else {"the config's own": own}),
-    }
+def starting_points(task: Task) -> dict[str, Setting]:
+    """Every preset, and the config's own setting if it is another."""
+    losses = {f'preset {name}': {'preset': name} for name in PRESETS}
+    losses["the config's own"] = task.loss
+    starts: dict[str, Setting] = {}
+    for name, loss in losses.items():
+        setting = setting_of(loss, task.setup.class_counts)
+        if setting not in starts.values():
+            starts[name] = setting
+    return starts
 
 
 def _carry_out(task: Task, shared: SharedStudy, trial: Trial) -> None:
     try:
         miou = run_trial(task, trial, shared.folder(trial.number))
-    except ImpossibleSettingError as error:
-        trial.set_user_attr(REASON, str(error))
-        shared.study.tell(trial, state=TrialState.PRUNED)
     except optuna.TrialPruned:
         shared.study.tell(trial, state=TrialState.PRUNED)
     else:
@@ -108,7 +108,7 @@ def _publish(
     task: Task, shared: SharedStudy, starts: dict[str, Setting]
 ) -> Path:
     """Write the best config and the report; keep no needless checkpoints."""
-    with shared.locked():
+    with shared.lock:
         best = shared.best
         for trial in shared.finished:
             if best is None or trial.number != best.number:

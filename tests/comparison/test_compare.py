@@ -1,8 +1,8 @@
-"""A comparison on a very small data set: fair, repeatable, not to be lost."""
+"""A comparison with a very small net: fair, repeatable, not to be lost."""
 
-import json
 import os
 import random
+import runpy
 import subprocess
 import sys
 import time
@@ -10,160 +10,164 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.comparison.results import (
-    RunResult,
-    read_record,
-    run_folder,
-)
-from tools.instrument_synthesis import Settings, write_dataset
+from mmseg_margin.comparison.jobs import LOG_FILE
+from mmseg_margin.comparison.records import run_folder
+from mmseg_margin.comparison.results import load_comparison
+from mmseg_margin.comparison.runs import named_objectives
+from mmseg_margin.errors import SettingError
+from tests.small_training import write_config
 
-ROOT = Path(__file__).parents[2]
-TOOL = ROOT / 'tools' / 'compare.py'
-CONFIG = next((ROOT / 'configs' / 'demo').glob('*-tiny_ce_*.py'))
+TOOL = Path(__file__).parents[2] / 'tools' / 'compare.py'
+LOSSES = ('ce', 'twin=ce:loss_name=loss_twin', 'margin')
+ITERATIONS = 4
 # The fixture below trains three times: once is enough.
 pytestmark = pytest.mark.xdist_group('comparison')
-OPTIONS = [
-    'train_cfg.max_iters=10',
-    'model.backbone.base_channels=4',
-    'model.backbone.stem_channels=4',
-    'model.decode_head.in_channels=16',
-    'model.decode_head.c1_in_channels=4',
-    'model.decode_head.channels=8',
-    'model.auxiliary_head.in_channels=8',
-]
 
 
 @pytest.fixture(scope='module')
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp('parts')
-    write_dataset(
-        folder, Settings(width=96, height=96, train=6, val=2, test=3)
-    )
-    return [
-        f'{split}_dataloader.dataset.data_root={folder}'
-        for split in ('train', 'val', 'test')
-    ]
+def config(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('comparison')
+    return write_config(folder / 'small.py', max_iters=ITERATIONS)
 
 
-def start(data, out, *losses, seeds=1):
+def command(config, out, *losses, seeds=1):
+    flags = ('--jobs', '2', '--seeds', str(seeds), '--losses', *losses)
+    return [str(config), '--out', str(out), *flags]
+
+
+def start(*arguments):
     return subprocess.Popen(
-        [
-            *(sys.executable, TOOL, CONFIG, '--out', out, '--jobs', '2'),
-            *('--seeds', str(seeds), '--losses', *losses),
-            *('--cfg-options', *OPTIONS, *data),
-        ],
-        env=os.environ | {'XDG_CACHE_HOME': str(out.parent / 'cache')},
+        [sys.executable, TOOL, *command(*arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def finish(process):
-    output, _ = process.communicate(timeout=300)
-    return process.returncode, output
+def main(*arguments, **settings):
+    tool = runpy.run_path(str(TOOL))['main']
+    tool(command(*arguments, **settings))
 
 
 def results(out):
     """What the table is made of, without what a clock has measured."""
     return {
-        (path.parts[-3], path.parts[-2]): (
-            result.metrics,
-            result.class_iou,
-            result.curves,
-        )
-        for path in out.glob('runs/*/*/result.json')
-        for result in [read_record(RunResult, path)]
+        key: (run.metrics, run.class_iou, run.curves)
+        for key, run in load_comparison(out).results.items()
     }
 
 
 @pytest.fixture(scope='module')
-def finished(data, tmp_path_factory):
+def finished(config, tmp_path_factory):
+    """Carried out by the real process, with its output."""
     out = tmp_path_factory.mktemp('undisturbed') / 'out'
-    code, output = finish(
-        start(data, out, 'ce', 'ce:loss_name=loss_twin', 'margin')
-    )
-    assert code == 0, output
+    process = start(config, out, *LOSSES)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
     return out, output
 
 
 def test_all_runs_are_trained_and_reported(finished):
     out, output = finished
-    assert {objective for objective, _ in results(out)} == {
-        'ce',
-        'ce:loss_name=loss_twin',
-        'margin',
-    }
-    for objective, _ in results(out):
-        assert f'{objective}, seed 0: mIoU' in output
+    assert set(results(out)) == {('ce', 0), ('twin', 0), ('margin', 0)}
+    for name, _ in results(out):
+        assert f'{name}, seed 0: mIoU' in output
     report = out / 'report' / 'index.html'
     assert str(report) in output
-    assert 'mIoU' in report.read_text('utf-8')
+    assert '>twin</th>' in report.read_text('utf-8')
     assert (out / 'report' / 'report.md').is_file()
+    setup = load_comparison(out).setup
+    assert setup.objectives['twin'] == 'ce:loss_name=loss_twin'
+    assert setup.seeds == {'ce': [0], 'twin': [0], 'margin': [0]}
+    assert setup.losses['margin'][0]['type'] == 'MarginCalibrationLoss'
+    assert len(setup.class_counts) == len(setup.classes) == 4
+    assert setup.versions['torch']
 
 
 def test_objectives_differ_in_nothing_else(finished):
     """The same objective under two names sees the same weights and data."""
     found = results(finished[0])
-    assert found['ce', 'seed-0'] == found['ce:loss_name=loss_twin', 'seed-0']
-    assert found['ce', 'seed-0'] != found['margin', 'seed-0']
+    assert found['ce', 0] == found['twin', 0]
+    assert found['ce', 0] != found['margin', 0]
 
 
 def test_curves_have_losses_and_scores_of_both_splits(finished):
-    curves = results(finished[0])['margin', 'seed-0'][2]
+    curves = results(finished[0])['margin', 0][2]
     assert set(curves) == {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
     for points in curves.values():
-        assert [iteration for iteration, _ in points] == list(range(1, 11))
+        assert [iteration for iteration, _ in points] == [1, 2, 3, 4]
 
 
 def test_killed_at_any_moment_it_gives_the_same_table(
-    data, finished, tmp_path
+    config, finished, tmp_path
 ):
     out = tmp_path / 'out'
-    arguments = (data, out, 'ce', 'ce:loss_name=loss_twin', 'margin')
     rng = random.Random(0)
     for _ in range(int(os.environ.get('MMSEG_MARGIN_KILLS', '1'))):
-        process = start(*arguments)
-        time.sleep(rng.uniform(5, 25))
+        process = start(config, out, 'ce', 'margin')
+        time.sleep(rng.uniform(4, 14))
         process.kill()
-        finish(process)
-    code, output = finish(start(*arguments))
-    assert code == 0, output
-    assert results(out) == results(finished[0])
+        process.communicate()
+    main(config, out, 'ce', 'margin')
+    undisturbed = results(finished[0])
+    assert results(out) == {
+        key: undisturbed[key] for key in (('ce', 0), ('margin', 0))
+    }
 
 
-def test_a_second_run_only_makes_the_report(data, finished):
+def test_more_is_added_and_nothing_done_again(config, finished, capsys):
+    """Also that a run which fails leaves the others."""
     out, _ = finished
-    result = run_folder(out, 'margin', 0) / 'result.json'
-    before = result.stat().st_mtime_ns
-    code, output = finish(
-        start(data, out, 'ce', 'ce:loss_name=loss_twin', 'margin')
-    )
-    assert code == 0, output
-    assert result.stat().st_mtime_ns == before
+    before = results(out)
+    done = run_folder(out, 'margin', 0) / 'result.json'
+    written = done.stat().st_mtime_ns
+    bad = 'bad=margin:upsilon=1e-30'
+    with pytest.raises(SystemExit):
+        main(config, out, 'margin', bad)
+    printed = capsys.readouterr()
+    assert '1 of 2 runs failed, the first of them bad, seed 0' in printed.err
+    assert LOG_FILE in printed.err
+    assert done.stat().st_mtime_ns == written
+    assert results(out) == before
+    comparison = load_comparison(out)
+    assert comparison.names == ['ce', 'twin', 'margin', 'bad']
+    assert comparison.missing == {'bad': [0]}
+    assert len(comparison.setup.commands) == 2
+    assert 'provisional' in (out / 'report' / 'report.md').read_text()
 
 
-def test_other_settings_need_another_folder(data, finished):
-    code, output = finish(
-        start([*data, 'train_dataloader.batch_size=2'], finished[0], 'ce')
-    )
-    assert code == 1
-    assert '--out' in output
-    assert 'Traceback' not in output
+@pytest.mark.parametrize(
+    ('losses', 'options', 'said'),
+    [
+        (['ce'], {'seeds': 0}, '--seeds must be 1 or more, got 0'),
+        (['twin=lovasz'], {}, 'another objective called twin: choose another'),
+        (['x=ce', 'x=lovasz'], {}, "both ce and lovasz 'x': give each a name"),
+        (['nonsense'], {}, "'nonsense' is not known"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    config, finished, capsys, losses, options, said
+):
+    with pytest.raises(SystemExit, match='1'):
+        main(config, finished[0], *losses, **options)
+    assert said in capsys.readouterr().err
 
 
-def test_a_run_that_fails_leaves_the_others(data, tmp_path):
-    out = tmp_path / 'out'
-    code, output = finish(start(data, out, 'margin:tau=-1', 'ce'))
-    assert code == 1
-    assert 'margin:tau=-1' in output
-    assert 'log.txt' in output
-    assert [objective for objective, _ in results(out)] == ['ce']
+def test_other_settings_need_another_folder(config, finished, capsys):
+    tool = runpy.run_path(str(TOOL))['main']
+    changed = ['--cfg-options', 'train_dataloader.batch_size=3']
+    with pytest.raises(SystemExit):
+        tool([*command(config, finished[0], 'lovasz'), *changed])
+    assert 'other settings: choose another --out' in capsys.readouterr().err
 
 
-def test_study_keeps_what_is_needed_to_repeat_it(finished):
-    study = json.loads((finished[0] / 'study.json').read_text('utf-8'))
-    assert study['seeds'] == [0]
-    assert study['losses']['margin'][0]['type'] == 'MarginCalibrationLoss'
-    assert len(study['class_counts']) == len(study['classes']) == 5
-    assert study['versions']['torch']
+def test_names():
+    assert named_objectives(
+        ['ce', 'a=ce:0.5+lovasz:0.5', 'margin:tau=20,form=paper', 'ce']
+    ) == {
+        'ce': 'ce',
+        'a': 'ce:0.5+lovasz:0.5',
+        'margin:tau=20,form=paper': 'margin:tau=20,form=paper',
+    }
+    with pytest.raises(SettingError, match='give each a name'):
+        named_objectives(['a=ce', 'a=margin'])

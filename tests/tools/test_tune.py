@@ -78,8 +78,8 @@ def test_stop_go_on_and_train_with_the_best(tmp_path, options):
     process = start('tune', log, *command, '--trials', 2)
     assert wait_for([process], 600) == [0], log.read_text()
     assert 'trial 0:' not in log.read_text()
-    assert 'trial 1: form=paper, pos_weight=1, ' in log.read_text()
-    assert "above the paper's and" in log.read_text()
+    assert 'trial 1: form=paper, pos_weight=num_cl' in log.read_text()
+    assert 'above preset paper and' in log.read_text()
     for name in ('report/index.html', 'report/report.md', 'best_config.py'):
         assert (out / name).is_file()
 

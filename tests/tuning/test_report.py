@@ -3,33 +3,35 @@
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from mmseg_margin.comparison.results import Study
+from mmseg_margin.comparison.records import Setup
 from mmseg_margin.tuning.report import SAME_SPLIT, write_report
 from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.space import PAPER, search_space
-from mmseg_margin.tuning.text import REASON
+from mmseg_margin.tuning.space import search_space, setting_of
 from mmseg_margin.tuning.trial import Task
 
-OWN = {**PAPER, 'form': 'target'}
+PAPER = setting_of({}, [900, 100])
+OWN = setting_of({'form': 'softmax'}, [900, 100])
+SPACE = search_space([PAPER])
 STARTS = {"the paper's": PAPER, "the config's own": OWN}
 
 
 @pytest.fixture
 def task(cfg):
-    study = Study(
+    setup = Setup(
         config='small.py',
+        objectives={},
         losses={},
-        seeds=[0],
+        seeds={},
         iterations=100,
         init='start.pth',
         classes=list('abcd'),
         palette=[],
         class_counts=[9, 9, 9, 9],
         versions={'torch': '9.9'},
-        command='tune.py small.py --trials 9',
+        commands=['tune.py small.py --trials 9'],
     )
     loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
-    return Task(cfg, loss, study, 0, 'start.pth')
+    return Task(cfg, loss, setup, 0, 'start.pth')
 
 
 @pytest.fixture
@@ -37,15 +39,14 @@ def shared(tmp_path):
     return SharedStudy(tmp_path / 'out', {}, 100)
 
 
-def add(shared, setting, value=None, **details):
-    state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+def add(shared, setting, value, state=TrialState.COMPLETE, points=None):
     shared.study.add_trial(
         create_trial(
             state=state,
             value=value,
             params=setting,
-            distributions=search_space([PAPER]),
-            **details,
+            distributions={name: SPACE[name] for name in setting},
+            intermediate_values=points,
         )
     )
 
@@ -64,28 +65,19 @@ def test_a_whole_search(task, shared):
     add(shared, PAPER, 40.0)
     add(shared, OWN, 50.25)
     for i in range(8):
-        add(shared, {**PAPER, 'tau': 2.0**i}, 45.0 + i)
-    add(shared, {**PAPER, 'upsilon': 0.01}, user_attrs={REASON: 'too small.'})
-    shared.study.add_trial(
-        create_trial(
-            state=TrialState.PRUNED,
-            value=30.0,
-            params=PAPER,
-            distributions=search_space([PAPER]),
-            intermediate_values={40: 30.0},
-        )
-    )
+        add(shared, {**PAPER, 'largest_offset': 0.05 * 2**i}, 45.0 + i)
+    add(shared, PAPER, 30.0, TrialState.PRUNED, {40: 30.0})
     page = write_report(task, shared, STARTS)
     text = markdown(page)
     assert (
-        'The best of 12 trials is trial 9 with a validation mIoU of 52.00: '
+        'The best of 11 trials is trial 9 with a validation mIoU of 52.00: '
         "12.00 above the paper's and 1.75 above the config's own." in text
     )
-    assert 'impossible: too small.' in text
     assert '30.00 when stopped at iteration 40' in text
     assert '**52.00**' in text
     assert 'tune.py small.py --trials 9' in text
-    assert 'tau=128.0,upsilon=1.0' in text
+    assert 'tuned=margin:preset=paper,backend=eager,form=paper,' in text
+    assert '| 1 | softmax | \u2013 | 2 | 0 | None | 3 | 50.25 |' in text
     assert '| torch | 9.9 |' in text
     assert SAME_SPLIT not in text
     for name in ('history', 'slices', 'importance'):

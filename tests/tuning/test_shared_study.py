@@ -7,23 +7,27 @@ import time
 from collections import Counter
 
 import pytest
+from optuna.distributions import FloatDistribution
+from optuna.trial import TrialState, create_trial
 
 from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.space import PAPER, search_space
 from tests.processes import FORK, wait_for
 
-SPACE = search_space([PAPER])
 IDENTITY = {'config': 'a', 'seed': 0}
 
 
-def choose(trials):
-    return {**PAPER, 'tau': 1.0 + len(trials)}
+def propose(trials):
+    return create_trial(
+        state=TrialState.RUNNING,
+        params={'tau': 1.0 + len(trials)},
+        distributions={'tau': FloatDistribution(0.1, 1000)},
+    )
 
 
 def work(out, total, seconds=0.0):
     """Note every trial that was begun and every one that was finished."""
     shared = SharedStudy(out, IDENTITY, 100)
-    for trial in shared.claim(total, SPACE, choose):
+    for trial in shared.claim(total, propose):
         note(out, 'begun', trial.number)
         time.sleep(seconds)
         shared.study.tell(trial, trial.params['tau'])
@@ -50,9 +54,7 @@ def test_processes_share_the_trials(tmp_path):
     processes = [start(out, 12, 0.02) for _ in range(3)]
     assert wait_for(processes, 600) == [0, 0, 0]
     shared = SharedStudy(out, IDENTITY, 100)
-    assert [t.params for t in shared.trials] == [
-        {**PAPER, 'tau': 1.0 + i} for i in range(12)
-    ]
+    assert [t.params['tau'] for t in shared.trials] == [*range(1, 13)]
     assert len(shared.finished) == 12
     assert set(Counter(noted(out, 'begun')).values()) == {1}
     assert shared.best.number == 11

@@ -2,18 +2,21 @@
 
 import optuna
 import pytest
-from optuna.trial import TrialState, create_trial
+from optuna.trial import create_trial
 
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.tuning.space import (
-    PAPER,
+    PARAMETERS,
     RANGES,
-    next_setting,
+    loss_with,
+    propose,
     search_space,
     setting_of,
 )
 
-OWN = {**PAPER, 'form': 'target', 'pos_weight': 3.0, 'tau': 5000.0}
+COUNTS = [900, 100]
+PAPER = setting_of({}, COUNTS)
+OWN = {**PAPER, 'form': 'target', 'pos_weight': 3.0, 'largest_offset': 50.0}
 STARTS = [PAPER, OWN]
 
 
@@ -22,47 +25,59 @@ def quiet():
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def finished(setting, value=None):
-    return create_trial(
-        state=TrialState.PRUNED if value is None else TrialState.COMPLETE,
-        value=value,
-        params=setting,
-        distributions=search_space(STARTS),
-    )
-
-
 def search(count, seed=0):
-    """Settings of a search that likes a large tau and dislikes 'target'."""
+    """Settings of a search that likes a focus."""
     trials = []
     for _ in range(count):
-        setting = next_setting(trials, STARTS, seed)
-        value = None if setting['form'] == 'target' else setting['tau']
-        trials.append(finished(setting, value))
+        trial = propose(trials, STARTS, seed)
+        setting = trial.params
+        trials.append(
+            create_trial(
+                params=setting,
+                distributions=trial.distributions,
+                value=setting['focus'],
+            )
+        )
     return [trial.params for trial in trials]
 
 
-def test_the_paper_s_setting_is_in_the_space():
-    space = search_space([PAPER])
-    assert space.keys() == PAPER.keys()
-    assert all(
-        distribution._contains(distribution.to_internal_repr(PAPER[name]))
-        for name, distribution in space.items()
-    )
-    assert (space['tau'].low, space['tau'].high) == RANGES['tau']
+def test_a_setting_has_the_defaults_of_the_loss():
+    assert {
+        'form': 'paper',
+        'pos_weight': 1.0,
+        'log_base': 2,
+        'focus': 0.0,
+        'class_weight': None,
+        # 10 sqrt(900) / 100
+        'largest_offset': pytest.approx(3.0),
+    } == PAPER
+    own = setting_of({'type': 'X', 'form': 'softmax', 'tau': 5}, COUNTS)
+    assert own['largest_offset'] == pytest.approx(1.5)
+    assert 'pos_weight' not in own
 
 
-def test_the_space_is_widened_to_a_config_s_own_setting():
+def test_the_space_is_widened_to_the_starting_points():
     space = search_space(STARTS)
     assert space['pos_weight'].choices == (1.0, 'num_classes', 3.0)
-    assert (space['tau'].low, space['tau'].high) == (0.1, 5000.0)
+    offsets = space['largest_offset']
+    assert (offsets.low, offsets.high) == (RANGES['largest_offset'][0], 50.0)
 
 
-def test_a_setting_has_the_defaults_of_the_loss():
-    loss = MarginCalibrationLoss()
-    setting = setting_of({'type': 'MarginCalibrationLoss', 'tau': 3.0})
-    assert setting['tau'] == 3.0
-    assert setting['upsilon'] == loss.upsilon
-    assert setting['form'] == loss.settings.form
+def test_only_what_a_form_has_is_tried():
+    """And the loss takes every setting that is tried."""
+    space = search_space(STARTS)
+    settings = search(30)
+    assert {setting['form'] for setting in settings} == set(PARAMETERS)
+    for setting in settings:
+        assert set(setting) == {'form', *PARAMETERS[setting['form']]}
+        for name, value in setting.items():
+            internal = space[name].to_internal_repr(value)
+            assert space[name]._contains(internal)
+        arguments = loss_with({'tau': 3.0, 'upsilon': 2.0}, setting)
+        assert arguments['upsilon'] == 2.0
+        loss = MarginCalibrationLoss(**arguments)
+        loss.set_class_counts(COUNTS)
+        assert loss.rho_0k.max() == pytest.approx(setting['largest_offset'])
 
 
 def test_the_search_begins_with_the_starting_points():
@@ -75,16 +90,6 @@ def test_the_same_trials_give_the_same_setting():
     assert search(14, seed=1)[2:] != first[2:]
 
 
-def test_settings_stay_in_the_space():
-    space = search_space(STARTS)
-    for setting in search(14):
-        for name, value in setting.items():
-            internal = space[name].to_internal_repr(value)
-            assert space[name]._contains(internal)
-
-
 def test_the_search_learns():
-    """After the random beginning it avoids what never gave a result."""
-    settings = search(40)
-    shunned = sum(s['form'] == 'target' for s in settings[20:])
-    assert shunned <= 5
+    """After the random beginning it looks where it was good."""
+    assert sum(setting['focus'] == 2 for setting in search(30)[20:]) >= 7

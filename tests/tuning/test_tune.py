@@ -8,15 +8,17 @@ import torch
 from mmengine.config import Config
 from optuna.trial import TrialState, create_trial
 
+from mmseg_margin.losses.presets import PRESETS
 from mmseg_margin.tooling.launch import build_runner, load_config
 from mmseg_margin.tuning import tune
 from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.space import PAPER, search_space
+from mmseg_margin.tuning.space import search_space, setting_of
 from tests.processes import FORK, wait_for
 from tests.tuning.conftest import ITERATIONS
 
 BEGUN, TRIALS = 4, 7
-SPACE = search_space([PAPER])
+STARTS = [setting_of({'preset': name}, [900, 100]) for name in PRESETS]
+SPACE = search_space(STARTS)
 
 
 def prepare(config, out, trials=BEGUN, level=0.0):
@@ -28,8 +30,8 @@ def prepare(config, out, trials=BEGUN, level=0.0):
         shared.study.add_trial(
             create_trial(
                 value=1.0,
-                params={**PAPER, 'tau': 1.0 + number},
-                distributions=SPACE,
+                params={**STARTS[0], 'largest_offset': 1.0 + number},
+                distributions={name: SPACE[name] for name in STARTS[0]},
                 intermediate_values={1: 0.0, 2: 0.0, 3: level, 4: level},
             )
         )
@@ -124,28 +126,23 @@ def test_a_killed_search_ends_with_the_same_table(
 
 
 def test_two_processes_share_a_search(config, tmp_path):
-    """It begins with the paper's setting and the config's own."""
+    """It begins with the presets and the config's own setting."""
     out = tmp_path / 'out'
-    assert wait_for([start(config, out, 2) for _ in range(2)], 600) == [0, 0]
+    assert wait_for([start(config, out, 4) for _ in range(2)], 600) == [0, 0]
     trials = [line for line in shown(out) if line.startswith('trial ')]
-    assert sorted(line[:20] for line in trials) == [
-        'trial 0: form=paper,',
-        'trial 1: form=target',
-    ]
-    assert all('tau=10, upsilon=1' in line for line in trials)
+    begun = ('paper, pos_weight=1,', 'paper, pos_weight=num_', 'softmax', 'ta')
+    for number, (line, form) in enumerate(
+        zip(sorted(trials), begun, strict=True)
+    ):
+        assert line.startswith(f'trial {number}: form={form}')
 
 
-def test_an_impossible_setting_is_no_end(config, tmp_path):
+def test_a_loss_without_margins_is_refused_before_any_trial(cfg, tmp_path):
     """The config's own upsilon leaves mu without a positive denominator."""
-    source = tmp_path / 'impossible.py'
-    cfg = Config.fromfile(config)
     cfg.model.decode_head.loss_decode.upsilon = 1e-9
-    cfg.dump(source)
-    out = prepare(source, tmp_path / 'out', trials=1)
-    second = search(source, out, 2).trials[1]
-    assert second.state == TrialState.PRUNED
-    assert 'impossible: upsilon=1e-09 makes mu_k of class' in shown(out)[0]
-    assert 'choose upsilon above' in (out / 'report/report.md').read_text()
+    with pytest.raises(ValueError, match='choose upsilon above'):
+        tune(cfg, 1, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
 
 
 def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
@@ -155,6 +152,7 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     cfg = load_config(str(out / 'best_config.py'))
     (loss,) = [h.loss for h in cfg.custom_hooks if h.type == 'SwapLossHook']
     assert {name: loss[name] for name in best} == best
+    assert 'tau' not in loss
     assert loss['backend'] == 'eager'
     cfg.work_dir = str(tmp_path)
     cfg.train_cfg.max_iters = 1
@@ -171,8 +169,7 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
         ('train_cfg', {'max_epochs': 2}, 'trains by epochs'),
     ],
 )
-def test_a_config_that_cannot_be_tuned(config, tmp_path, key, value, said):
-    cfg = Config.fromfile(config)
+def test_a_config_that_cannot_be_tuned(cfg, tmp_path, key, value, said):
     cfg[key] = value
     with pytest.raises(ValueError, match=said):
         tune(cfg, 1, tmp_path / 'out')

@@ -3,17 +3,18 @@
 import statistics
 from collections.abc import Callable
 
-from .comparison import BASELINE, Comparison, Seeds
-from .document import Table
-from .statistics import paired_difference
-from .text import (
+from mmseg_margin.report import (
     ABSENT,
     Bold,
+    Table,
     embolden_best,
     interval_text,
     mean_text,
+    paired_difference,
     signed,
 )
+
+from .results import BASELINE, BySeed, Comparison
 
 METRICS = {
     'aAcc': 'pixel accuracy',
@@ -26,48 +27,36 @@ METRICS = {
 
 def overall_table(comparison: Comparison) -> Table:
     """Table 1: every metric of every objective."""
-    objectives = comparison.objectives
+    names = comparison.names
     columns = [
-        _mean_cells([comparison.metric(name, metric) for name in objectives])
+        _mean_cells([comparison.metric(name, metric) for name in names])
         for metric in METRICS
     ]
-    seeds = [str(len(comparison.runs(name))) for name in objectives]
+    seeds = [str(len(comparison.runs(name))) for name in names]
     return Table(
-        'Mean and standard deviation over the seeds, in percent; the best '
-        'mean is bold. Head, middle and tail are thirds of the classes by '
-        'their pixels in the training set.',
         ['objective', *METRICS.values(), 'seeds'],
-        [list(row) for row in zip(objectives, *columns, seeds, strict=True)],
+        [list(row) for row in zip(names, *columns, seeds, strict=True)],
     )
 
 
 def class_table(comparison: Comparison) -> Table:
     """Table 2: IoU of every class, most frequent class first."""
-    study = comparison.study
-    total = max(sum(study.class_counts), 1)
+    setup = comparison.setup
+    total = max(sum(setup.class_counts), 1)
     rows = []
     for k in comparison.class_order:
-        iou = [comparison.class_iou(name, k) for name in study.losses]
-        share = f'{100 * study.class_counts[k] / total:.3f}'
-        rows.append([study.classes[k], share, *_mean_cells(iou)])
-    return Table(
-        'IoU in percent, mean and standard deviation over the seeds; the '
-        'best mean is bold. The share is that of the training pixels.',
-        ['class', 'share %', *study.losses],
-        rows,
-    )
+        iou = [comparison.class_iou(name, k) for name in setup.losses]
+        share = f'{100 * setup.class_counts[k] / total:.3f}'
+        rows.append([setup.classes[k], share, *_mean_cells(iou)])
+    return Table(['class', 'share %', *setup.losses], rows)
 
 
 def difference_table(comparison: Comparison) -> Table | None:
     """Every objective against the baseline, seed by seed."""
-    others = [name for name in comparison.objectives if name != BASELINE]
+    others = [name for name in comparison.names if name != BASELINE]
     if not comparison.runs(BASELINE) or not others:
         return None
     return Table(
-        f'Mean difference to {BASELINE} in points, each run against the run '
-        f'of {BASELINE} with the same seed, and its 95 % interval '
-        "(Student's t); bold where it excludes 0. A single seed gives no "
-        'interval. The intervals are not corrected for being many.',
         ['objective', *METRICS.values()],
         [
             [
@@ -92,8 +81,6 @@ def cost_table(comparison: Comparison) -> Table:
     )
     memory = _over_runs(comparison, lambda run: run.peak_memory_mib, max)
     return Table(
-        'Median over the seeds of the seconds of an iteration, and the '
-        'largest peak memory of the process.',
         [
             'objective',
             's / iteration',
@@ -109,12 +96,12 @@ def cost_table(comparison: Comparison) -> Table:
                 f'{memory[name]:,.0f}' if name in memory else ABSENT,
                 _ratio(memory, name),
             ]
-            for name in comparison.objectives
+            for name in comparison.names
         ],
     )
 
 
-def _mean_cells(columns: list[Seeds]) -> list[str]:
+def _mean_cells(columns: list[BySeed]) -> list[str]:
     return embolden_best(
         [mean_text(values.values()) for values in columns],
         [
@@ -124,7 +111,7 @@ def _mean_cells(columns: list[Seeds]) -> list[str]:
     )
 
 
-def _difference_cell(values: Seeds, baseline: Seeds) -> str:
+def _difference_cell(values: BySeed, baseline: BySeed) -> str:
     difference = paired_difference(values, baseline)
     if difference is None:
         return ABSENT
@@ -140,7 +127,7 @@ def _over_runs(
     """One figure for each objective that was measured; 0 is not measured."""
     measured = {
         name: [measure(run) for run in comparison.runs(name) if measure(run)]
-        for name in comparison.objectives
+        for name in comparison.names
     }
     return {
         name: reduce(values) for name, values in measured.items() if values

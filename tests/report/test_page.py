@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from mmseg_margin.comparison.report import write_report
-from tests.comparison.report.invented import (
-    make_study,
+from tests.comparison.invented import (
+    make_setup,
     write_comparison,
     write_samples,
 )
@@ -67,11 +67,11 @@ def page(tmp_path_factory):
     out = tmp_path_factory.mktemp('comparison')
     long = 'margin:form=target,class_balance=iou,pos_weight=num_classes'
     classes = ['tissue', 'shaft', 'wrist', 'W' * 80, '<script>alert(1)']
-    study = make_study(
+    setup = make_setup(
         ('margin', 'ce', 'lovasz', long), (0, 1), classes=classes
     )
-    write_comparison(out, study, skip=(('lovasz', 1),))
-    return write_report(out, write_samples(out, study, n=2))
+    write_comparison(out, setup, skip=(('lovasz', 1),))
+    return write_report(out, write_samples(out, setup, n=2))
 
 
 def browse(address, profile, *flags):

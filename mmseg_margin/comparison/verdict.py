@@ -2,9 +2,9 @@
 
 import statistics
 
-from .comparison import BASELINE, Comparison
-from .statistics import paired_difference
-from .text import interval_text, signed
+from mmseg_margin.report import interval_text, paired_difference, signed
+
+from .results import BASELINE, Comparison
 
 
 def verdict(comparison: Comparison) -> str:
@@ -42,11 +42,10 @@ def missing_runs(comparison: Comparison) -> list[str]:
     if not comparison.missing:
         return []
     runs = '; '.join(
-        f'{objective}: seed {", ".join(map(str, seeds))}'
-        for objective, seeds in comparison.missing.items()
+        f'{name}: seed {", ".join(map(str, seeds))}'
+        for name, seeds in comparison.missing.items()
     )
-    study = comparison.study
-    total = len(study.losses) * len(study.seeds)
+    total = sum(map(len, comparison.setup.seeds.values()))
     return [
         'Everything here is provisional: of '
         f'{total} runs, {total - len(comparison.results)} have no result '
@@ -57,9 +56,9 @@ def missing_runs(comparison: Comparison) -> list[str]:
 def _rank(comparison: Comparison) -> dict[str, float]:
     """Mean mIoU of every objective that has one, best first."""
     means = {
-        objective: statistics.fmean(values.values())
-        for objective in comparison.objectives
-        if (values := comparison.metric(objective, 'mIoU'))
+        name: statistics.fmean(values.values())
+        for name in comparison.names
+        if (values := comparison.metric(name, 'mIoU'))
     }
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 

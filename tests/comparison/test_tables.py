@@ -5,30 +5,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmseg_margin.comparison.report.comparison import Comparison
-from mmseg_margin.comparison.report.tables import (
+from mmseg_margin.comparison.results import Comparison
+from mmseg_margin.comparison.tables import (
     class_table,
     cost_table,
     difference_table,
     overall_table,
 )
-from mmseg_margin.comparison.report.text import ABSENT, Bold
-from tests.comparison.report.invented import make_result, make_study
+from mmseg_margin.report import ABSENT, Bold
+from tests.comparison.invented import make_result, make_setup
 
 
 def full_comparison(**fields):
-    study = make_study(**fields)
+    setup = make_setup(**fields)
     results = {
-        (name, seed): make_result(study, name, seed)
-        for name in study.losses
-        for seed in study.seeds
+        (name, seed): make_result(setup, name, seed)
+        for name, seeds in setup.seeds.items()
+        for seed in seeds
     }
-    return Comparison(study, results)
+    return Comparison(setup, results)
 
 
 def without(comparison, *runs):
     left = {k: v for k, v in comparison.results.items() if k not in runs}
-    return Comparison(comparison.study, left)
+    return Comparison(comparison.setup, left)
 
 
 def cells(table):

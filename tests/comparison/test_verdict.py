@@ -4,24 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from mmseg_margin.comparison.report.comparison import Comparison
-from mmseg_margin.comparison.report.verdict import missing_runs, verdict
-from tests.comparison.report.invented import make_result, make_study
+from mmseg_margin.comparison.results import Comparison
+from mmseg_margin.comparison.verdict import missing_runs, verdict
+from tests.comparison.invented import make_result, make_setup
 
 
 def comparison_of(**miou):
     """Objectives by keyword, each with the mIoU of seeds 0, 1, ..."""
     seeds = range(max(map(len, miou.values())))
-    study = make_study(tuple(miou), tuple(seeds))
+    setup = make_setup(tuple(miou), tuple(seeds))
     results = {
         (name, seed): replace(
-            make_result(study, name, seed), metrics={'mIoU': value}
+            make_result(setup, name, seed), metrics={'mIoU': value}
         )
         for name, values in miou.items()
         for seed, value in enumerate(values)
         if value is not None
     }
-    return Comparison(study, results)
+    return Comparison(setup, results)
 
 
 def test_margin_wins_for_certain():

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmseg_margin.comparison.results import (
+from mmseg_margin.comparison.records import (
     PREDICTIONS,
     RESULT_FILE,
-    STUDY_FILE,
+    SETUP_FILE,
     RunResult,
-    Study,
+    Setup,
     run_folder,
     write_record,
 )
@@ -33,15 +33,16 @@ LEVELS = {
 Sample = tuple[str, Path, Path]
 
 
-def make_study(
+def make_setup(
     losses: tuple[str, ...] = ('margin', 'ce', 'lovasz'),
     seeds: tuple[int, ...] = (0, 1, 2),
     **fields: Any,
-) -> Study:
-    study = Study(
+) -> Setup:
+    setup = Setup(
         config='deeplabv3plus_r18-small_1xb4-1k2_instrument-parts-128x128.py',
+        objectives={name: name for name in losses},
         losses={name: terms_of(name) for name in losses},
-        seeds=list(seeds),
+        seeds={name: list(seeds) for name in losses},
         iterations=1200,
         init=None,
         classes=CLASSES,
@@ -54,22 +55,22 @@ def make_study(
         ],
         class_counts=COUNTS,
         versions={'python': '3.11.2', 'torch': '2.13.0', 'mmseg': '1.4.2'},
-        command='compare.py CONFIG --losses margin ce lovasz --seeds 0 1 2',
+        commands=['compare.py CONFIG --losses margin ce lovasz --seeds 3'],
     )
-    return replace(study, **fields)
+    return replace(setup, **fields)
 
 
-def make_result(study: Study, objective: str, seed: int) -> RunResult:
+def make_result(setup: Setup, objective: str, seed: int) -> RunResult:
     rng = np.random.default_rng([seed, *objective.encode()])
     kind = objective.partition(':')[0]
     level = LEVELS[kind] + np.random.default_rng(seed).normal()
-    order = np.argsort(np.argsort(-np.array(study.class_counts)))
+    order = np.argsort(np.argsort(-np.array(setup.class_counts)))
     spread = 35 * (0.5 - order / len(order))
     iou = np.clip(level + spread + rng.normal(0, 1.5, len(order)), 0, 100)
     thirds = np.array_split(iou[np.argsort(order)], 3)
     names = ('mIoU_head', 'mIoU_middle', 'mIoU_tail')
     return RunResult(
-        objective=objective,
+        name=objective,
         seed=seed,
         metrics={
             'aAcc': 80 + level / 8,
@@ -78,30 +79,30 @@ def make_result(study: Study, objective: str, seed: int) -> RunResult:
             **{n: t.mean() for n, t in zip(names, thirds, strict=True)},
         },
         class_iou=iou.tolist(),
-        curves=_make_curves(study.iterations, level, rng),
+        curves=_make_curves(setup.iterations, level, rng),
         seconds_per_iteration=1.0 + len(objective) / 10 + rng.random() / 50,
         peak_memory_mib=1500 + 10 * len(objective),
     )
 
 
 def write_comparison(
-    out: Path, study: Study, skip: tuple[tuple[str, int], ...] = ()
+    out: Path, setup: Setup, skip: tuple[tuple[str, int], ...] = ()
 ) -> None:
-    """The study and the result of every run that is not skipped."""
-    write_record(study, out / STUDY_FILE)
-    for objective in study.losses:
-        for seed in study.seeds:
+    """The setup and the result of every run that is not skipped."""
+    write_record(setup, out / SETUP_FILE)
+    for objective, seeds in setup.seeds.items():
+        for seed in seeds:
             if (objective, seed) not in skip:
-                write_result(out, make_result(study, objective, seed))
+                write_result(out, make_result(setup, objective, seed))
 
 
 def write_result(out: Path, result: RunResult) -> None:
-    folder = run_folder(out, result.objective, result.seed)
+    folder = run_folder(out, result.name, result.seed)
     write_record(result, folder / RESULT_FILE)
 
 
 def write_samples(
-    out: Path, study: Study, n: int = 6, size: tuple[int, int] = (96, 64)
+    out: Path, setup: Setup, n: int = 6, size: tuple[int, int] = (96, 64)
 ) -> list[Sample]:
     """Images, labels and the first seed's predictions.
 
@@ -109,18 +110,20 @@ def write_samples(
     """
     samples = []
     for i in range(n):
-        truth = _blobs(len(study.classes), size, seed=i)
+        truth = _blobs(len(setup.classes), size, seed=i)
         samples.append(_write_sample(out / 'data', f'frame{i:03d}', truth))
-        for j, objective in enumerate(study.losses):
+        for j, objective in enumerate(setup.losses):
             rng = np.random.default_rng([i, j])
             prediction = truth.copy()
             prediction[truth == 255] = 0
             for _ in range(3 * i):
                 y, x = rng.integers(0, truth.shape)
                 prediction[y : y + 12, x : x + 12] = rng.integers(
-                    len(study.classes)
+                    len(setup.classes)
                 )
-            folder = run_folder(out, objective, study.seeds[0]) / PREDICTIONS
+            folder = (
+                run_folder(out, objective, setup.all_seeds[0]) / PREDICTIONS
+            )
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(prediction).save(folder / f'frame{i:03d}.png')
     return samples

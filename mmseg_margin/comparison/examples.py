@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from mmseg_margin.report import title_lines
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
-from ..results import PREDICTIONS, run_folder
-from .comparison import Comparison
-from .document import Picture, Section
-from .text import title_lines
+from .records import PREDICTIONS, run_folder
+from .results import Comparison
 
 IGNORED = 255
 WIDTH = 480
@@ -19,19 +19,27 @@ MOSAIC_INCHES = 14.0
 Sample = tuple[str, Path, Path]
 
 
-def examples_section(
+class Examples(NamedTuple):
+    """The mosaic, the seed of its predictions and what it shows."""
+
+    file: Path
+    seed: int
+    images: str
+
+
+def draw_examples(
     comparison: Comparison,
     out: Path,
     samples: Sequence[Sample],
     folder: Path,
     rows: int = 4,
-) -> Section | None:
+) -> Examples | None:
     """A mosaic of the samples on which the objectives differ most."""
-    study = comparison.study
-    seed = study.seeds[0]
+    setup = comparison.setup
+    seed = setup.all_seeds[0]
     predictions = {
-        objective: run_folder(out, objective, seed) / PREDICTIONS
-        for objective in study.losses
+        name: run_folder(out, name, seed) / PREDICTIONS
+        for name in setup.losses
     }
     predictions = {k: v for k, v in predictions.items() if v.is_dir()}
     complete = [
@@ -49,29 +57,25 @@ def examples_section(
         (_, image, truth), files = complete[index]
         labels = [_read_labels(file) for file in (*files, truth)]
         shown.update(*(np.unique(label).tolist() for label in labels))
-        painted = [paint(label, study.palette) for label in labels]
+        painted = [paint(label, setup.palette) for label in labels]
         with Image.open(image) as file:
             photo = np.asarray(file.convert('RGB'))
         pictures.append([_shrink(each) for each in (photo, *painted)])
-    classes = sorted(shown & set(range(len(study.classes))))
+    classes = sorted(shown & set(range(len(setup.classes))))
     path = folder / 'examples.png'
     draw_mosaic(
         pictures,
         ['image', *map(title_lines, predictions), 'ground truth'],
-        [study.classes[k] for k in classes],
-        [study.palette[k] for k in classes],
+        [setup.classes[k] for k in classes],
+        [setup.palette[k] for k in classes],
         str(path),
         # Fewer inches make the letters of a wide mosaic larger.
         column_inches=min(2.4, MOSAIC_INCHES / len(pictures[0])),
     )
-    lines = ', '.join(
+    images = ', '.join(
         f'{complete[index][0][0]} ({shares[index]:.1%})' for index in chosen
     )
-    caption = (
-        f'Predictions with seed {seed} on the images where the objectives '
-        f'differ on most labelled pixels: {lines}. White is ignored.'
-    )
-    return Section('Examples', [Picture(caption, path, wide=True)])
+    return Examples(path, seed, images)
 
 
 def disagreement(predictions: Sequence[Path], truth: Path) -> float:

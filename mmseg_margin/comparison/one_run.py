@@ -1,4 +1,4 @@
-"""One run of a comparison: ``python -m mmseg_margin.comparison.run FOLDER``.
+"""One run: ``python -m mmseg_margin.comparison.one_run FOLDER``.
 
 A process of its own, so that memory is measured for one objective at a time
 and a run that fails takes no other with it. Its standard input is a pipe from
@@ -25,7 +25,7 @@ from mmseg_margin.tooling.resume import newest_whole_checkpoint
 
 from .class_iou_metric import ClassIoUMetric
 from .curves_hook import CurvesHook
-from .results import RESULT_FILE, RunResult, write_record
+from .records import RESULT_FILE, RunResult, write_record
 
 CONFIG_FILE = 'run.py'
 
@@ -48,7 +48,7 @@ def train_and_test(cfg: Config, hooks: Sequence[Hook] = ()) -> RunResult:
     metrics = runner.test()
     curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
     return RunResult(
-        objective=cfg.comparison.objective,
+        name=cfg.comparison.name,
         seed=cfg.comparison.seed,
         metrics={name: float(value) for name, value in metrics.items()},
         class_iou=_class_iou(runner),

@@ -1,6 +1,7 @@
 """The runs of a comparison: the same config but for objective and seed."""
 
 import copy
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,32 +11,45 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import flags
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.tooling.training_flags import without_validation
-from mmseg_margin.walks import add_hook, leaf_datasets
+from mmseg_margin.walks import add_hook, add_import, leaf_datasets
 
-from .results import PREDICTIONS, run_folder
+from .records import PREDICTIONS
 
 CURVE_POINTS = 10
+# NAME=objective; the settings of an objective come after a colon.
+NAMED = re.compile(r'(?P<name>[^:=+]+)=(?P<objective>.+)', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Run:
     """One training of a comparison, in a folder of its own."""
 
+    name: str
     objective: str
     seed: int
     folder: Path
 
     def __str__(self) -> str:
-        return f'{self.objective}, seed {self.seed}'
+        return f'{self.name}, seed {self.seed}'
 
 
-def plan_runs(out: Path, losses: list[str], seeds: list[int]) -> list[Run]:
-    """Seed by seed, so that a comparison cut short is still a fair one."""
-    return [
-        Run(objective, seed, run_folder(out, objective, seed))
-        for seed in seeds
-        for objective in losses
-    ]
+def named_objectives(texts: list[str]) -> dict[str, str]:
+    """Objectives by the name that a user gave them, or by themselves.
+
+    Example:
+        >>> named_objectives(['ce', 'strong=margin:tau=20', 'margin:tau=5'])
+        {'ce': 'ce', 'strong': 'margin:tau=20', 'margin:tau=5': 'margin:tau=5'}
+    """
+    objectives: dict[str, str] = {}
+    for text in texts:
+        match = NAMED.fullmatch(text)
+        name, objective = match.groups() if match else (text, text)
+        if objectives.setdefault(name, objective) != objective:
+            raise SettingError(
+                f'--losses names both {objectives[name]} and {objective} '
+                f'{name!r}: give each a name of its own.'
+            )
+    return objectives
 
 
 def run_config(
@@ -48,14 +62,15 @@ def run_config(
     """The whole config of one run, ready to be trained and tested."""
     cfg = copy.deepcopy(base)
     train_with(cfg, run.objective)
-    cfg.comparison = ConfigDict(objective=run.objective, seed=run.seed)
+    cfg.comparison = ConfigDict(name=run.name, seed=run.seed)
     cfg.work_dir = str(run.folder)
     cfg.load_from = init.format(seed=run.seed) if init else None
     cfg.randomness = ConfigDict(seed=run.seed)
-    iterations = training_iterations(cfg)
-    interval = max(1, iterations // CURVE_POINTS)
+    interval = max(1, training_iterations(cfg) // CURVE_POINTS)
     add_hook(cfg, 'ExactResumeHook')
     _add_curves(cfg, interval)
+    # What CurvesHook and the metric are registered by.
+    add_import(cfg, 'mmseg_margin.comparison')
     without_validation(cfg)
     cfg.default_hooks.checkpoint = ConfigDict(
         type='CheckpointHook',
@@ -89,11 +104,5 @@ def _add_curves(cfg: Config, interval: int) -> None:
     train = copy.deepcopy(cfg.train_dataloader.dataset)
     for leaf in leaf_datasets(train):
         leaf.pipeline = leaf_datasets(val.dataset)[0].pipeline
-    cfg.custom_hooks = [
-        *cfg.custom_hooks,
-        ConfigDict(
-            type='CurvesHook',
-            datasets=dict(train=train, val=val.dataset),
-            interval=interval,
-        ),
-    ]
+    datasets = ConfigDict(train=train, val=val.dataset)
+    add_hook(cfg, 'CurvesHook', datasets=datasets, interval=interval)

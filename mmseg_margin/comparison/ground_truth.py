@@ -1,4 +1,4 @@
-"""The tested images and what is to be seen on them, for the report."""
+"""The labels of the tested images, for the report's examples."""
 
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write
 
-TRUTH = 'truth'
+from .examples import Sample
+
+FOLDER = 'ground_truth'
 
 
-def write_truth(cfg: Config, out: Path) -> list[tuple[str, Path, Path]]:
+def write_ground_truth(cfg: Config, out: Path) -> list[Sample]:
     """Labels of the test split as class indices, whatever its files hold.
 
     Returns:
@@ -25,7 +27,7 @@ def write_truth(cfg: Config, out: Path) -> list[tuple[str, Path, Path]]:
     load_labels = TRANSFORMS.build(
         next(t for t in settings.pipeline if t.type == 'LoadAnnotations')
     )
-    folder = out / TRUTH
+    folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     samples = []
     for index in range(len(dataset)):

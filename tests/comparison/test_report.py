@@ -6,11 +6,13 @@ from html.parser import HTMLParser
 
 import pytest
 
+from mmseg_margin.comparison.records import SETUP_FILE, write_record
 from mmseg_margin.comparison.report import write_report
-from mmseg_margin.comparison.results import STUDY_FILE, write_record
-from tests.comparison.report.invented import (
+from mmseg_margin.comparison.results import load_comparison
+from mmseg_margin.comparison.verdict import verdict
+from tests.comparison.invented import (
     make_result,
-    make_study,
+    make_setup,
     write_comparison,
     write_result,
     write_samples,
@@ -45,9 +47,9 @@ def read(page):
 
 
 def test_complete_report(tmp_path):
-    study = make_study()
-    write_comparison(tmp_path, study)
-    samples = write_samples(tmp_path, study, n=2)
+    setup = make_setup()
+    write_comparison(tmp_path, setup)
+    samples = write_samples(tmp_path, setup, n=2)
     page = write_report(tmp_path, samples)
     assert page == tmp_path / 'report' / 'index.html'
     html, markdown = read(page)
@@ -65,14 +67,21 @@ def test_complete_report(tmp_path):
             assert title in text
         assert 'margin has the highest mean mIoU' in text
         assert 'MarginCalibrationLoss' in text
-        assert study.command in text
+        assert setup.commands[0] in text
+    # One file has all that is needed to make the tables again.
+    results = page.with_name('results.json')
+    assert results.stat().st_size < 20_000
+    again = load_comparison(results)
+    assert again.setup == setup
+    assert again.results.keys() == load_comparison(tmp_path).results.keys()
+    assert verdict(again) == verdict(load_comparison(tmp_path))
     files = re.findall(r'!\[.*\]\((.*)\)', markdown)
     assert len(files) == len(set(files)) == 6
     assert all((page.parent / file).is_file() for file in files)
 
 
 def test_nothing_but_data_is_loaded(tmp_path):
-    write_comparison(tmp_path, make_study(('margin',), (0,)))
+    write_comparison(tmp_path, make_setup(('margin',), (0,)))
     html, _ = read(write_report(tmp_path))
     for tag, attributes in Elements(html).found:
         assert tag not in ('script', 'link', 'iframe', 'object')
@@ -86,10 +95,10 @@ def test_hostile_names_are_only_names(tmp_path):
     pytest.importorskip('markdown_it')
     from markdown_it import MarkdownIt
 
-    study = make_study(('margin', 'ce'), (0,), classes=HOSTILE)
-    study = replace(study, command='<b>|', config='<i>.py')
-    write_comparison(tmp_path, study)
-    page = write_report(tmp_path, write_samples(tmp_path, study, n=1))
+    setup = make_setup(('margin', 'ce'), (0,), classes=HOSTILE)
+    setup = replace(setup, commands=['<b>|'], config='<i>.py')
+    write_comparison(tmp_path, setup)
+    page = write_report(tmp_path, write_samples(tmp_path, setup, n=1))
     html, markdown = read(page)
     rendered = MarkdownIt('commonmark').enable('table').render(markdown)
     for text in (html, rendered):
@@ -111,8 +120,8 @@ def test_hostile_names_are_only_names(tmp_path):
 
 
 def test_unfinished_comparison(tmp_path):
-    study = make_study(('margin', 'ce'), (0, 1))
-    write_comparison(tmp_path, study, skip=(('ce', 1), ('margin', 1)))
+    setup = make_setup(('margin', 'ce'), (0, 1))
+    write_comparison(tmp_path, setup, skip=(('ce', 1), ('margin', 1)))
     html, markdown = read(write_report(tmp_path))
     for text in (html, markdown):
         assert 'of 4 runs, 2 have no result' in text
@@ -121,7 +130,7 @@ def test_unfinished_comparison(tmp_path):
 
 
 def test_no_run_finished(tmp_path):
-    write_record(make_study(), tmp_path / STUDY_FILE)
+    write_record(make_setup(), tmp_path / SETUP_FILE)
     html, _ = read(write_report(tmp_path))
     assert 'No run has finished yet' in html
     assert 'No run has recorded any curves' in html
@@ -130,31 +139,33 @@ def test_no_run_finished(tmp_path):
 
 def test_classes_without_margins(tmp_path):
     """A class is absent, or the only one: dashes, and no picture of it."""
-    absent = make_study(('ce',), (0,), class_counts=[5, 0, 7, 1, 1])
-    write_record(absent, tmp_path / STUDY_FILE)
+    absent = make_setup(('ce',), (0,), class_counts=[5, 0, 7, 1, 1])
+    write_record(absent, tmp_path / SETUP_FILE)
     _, markdown = read(write_report(tmp_path))
     assert '| shaft | 0 | 0.0000 | \u2013 | \u2013 |' in markdown
     assert 'for the default parameters' in markdown
     single = replace(absent, class_counts=[5, 0, 0, 0, 0])
-    write_record(single, tmp_path / STUDY_FILE)
+    write_record(single, tmp_path / SETUP_FILE)
     _, markdown = read(write_report(tmp_path))
     assert 'classes.png' not in markdown
 
 
 def test_margins_are_those_of_the_objective(tmp_path):
-    study = make_study(('margin:tau=20', 'ce'), (0,))
-    write_record(study, tmp_path / STUDY_FILE)
+    setup = make_setup(('margin:tau=20', 'ce'), (0,))
+    write_record(setup, tmp_path / SETUP_FILE)
     _, markdown = read(write_report(tmp_path))
-    total = sum(study.class_counts)
+    total = sum(setup.class_counts)
     rho = 20 * (total - 912_000) ** 0.5 / 912_000
     assert f'| tissue | 912,000 | 91.2913 | {rho:.4g} |' in markdown
     assert 'of margin:tau=20 (tau = 20, upsilon = 1)' in markdown
 
 
 def test_result_of_another_comparison(tmp_path):
-    study = make_study(('ce',), (0,))
-    write_comparison(tmp_path, study)
-    other = replace(make_result(study, 'ce', 0), class_iou=[1.0])
+    setup = make_setup(('ce',), (0,))
+    write_comparison(tmp_path, setup)
+    other = replace(make_result(setup, 'ce', 0), class_iou=[1.0])
     write_result(tmp_path, other)
-    with pytest.raises(ValueError, match=r'IoU of 1 classes and the study 5'):
+    with pytest.raises(
+        ValueError, match=r'IoU of 1 classes and the comparison 5'
+    ):
         write_report(tmp_path)

@@ -1,0 +1,122 @@
+"""What a comparison keeps on disk: its setup, and a result for each run."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.errors import SettingError
+
+SETUP_FILE = 'comparison.json'
+RESULT_FILE = 'result.json'
+PREDICTIONS = 'predictions'
+# What may differ between commands that add to the same comparison.
+OF_A_COMMAND = ('objectives', 'losses', 'seeds', 'versions', 'commands')
+
+Record = TypeVar('Record', 'Setup', 'RunResult')
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What was asked for, and what all runs have in common.
+
+    Args:
+        config: The config's file name, without its folder.
+        objectives: What was typed for each name, in the order asked for.
+        losses: The loss configs whose sum each name is.
+        seeds: Those that each name is trained with.
+        iterations: Training iterations of each run.
+        init: The checkpoint all runs start from, or None.
+        classes: Names of the K classes.
+        palette: Their colours, (K, 3).
+        class_counts: Labelled pixels of each class in the training set.
+        versions: Of Python, the packages and ours.
+        commands: What was typed, one for each time something was added.
+    """
+
+    config: str
+    objectives: dict[str, str]
+    losses: dict[str, list[dict[str, Any]]]
+    seeds: dict[str, list[int]]
+    iterations: int
+    init: str | None
+    classes: list[str]
+    palette: list[list[int]]
+    class_counts: list[int]
+    versions: dict[str, str]
+    commands: list[str]
+
+    @property
+    def all_seeds(self) -> list[int]:
+        return sorted({seed for each in self.seeds.values() for seed in each})
+
+    def with_more(self, added: 'Setup') -> 'Setup':
+        """Both together, if they are about the same."""
+        mine, others = asdict(self), asdict(added)
+        different = [
+            name
+            for name in mine
+            if name not in OF_A_COMMAND and mine[name] != others[name]
+        ] + [
+            f'objective called {name}'
+            for name in self.losses.keys() & added.losses.keys()
+            if self.losses[name] != added.losses[name]
+        ]
+        if different:
+            raise SettingError(
+                f'The folder holds a comparison with another {different[0]}: '
+                'choose another --out, or remove that folder to begin again.'
+            )
+        return replace(
+            added,
+            objectives=self.objectives | added.objectives,
+            losses=self.losses | added.losses,
+            seeds=self.seeds
+            | {
+                name: sorted({*seeds, *self.seeds.get(name, [])})
+                for name, seeds in added.seeds.items()
+            },
+            commands=list(dict.fromkeys(self.commands + added.commands)),
+        )
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One objective trained with one seed, and tested.
+
+    Args:
+        name: That of the objective in the setup.
+        seed: Of the weights, the data order and the augmentation.
+        metrics: In percent: ``aAcc``, ``mIoU``, ``mAcc`` and, where the
+            class counts are known, ``mIoU_head``, ``mIoU_middle`` and
+            ``mIoU_tail``.
+        class_iou: IoU of each class in percent; None if it is nowhere.
+        curves: ``train_loss``, ``val_loss``, ``train_mIoU`` and ``val_mIoU``,
+            each a list of (iteration, value).
+        seconds_per_iteration: Median over the training.
+        peak_memory_mib: Largest resident memory of the process.
+    """
+
+    name: str
+    seed: int
+    metrics: dict[str, float]
+    class_iou: list[float | None]
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    seconds_per_iteration: float = 0.0
+    peak_memory_mib: float = 0.0
+
+
+def run_folder(out: Path, name: str, seed: int) -> Path:
+    """The work dir of one run; predictions are in a folder below it."""
+    return out / 'runs' / name.replace('/', '%2F') / f'seed-{seed}'
+
+
+def write_record(record: Setup | RunResult, path: Path) -> None:
+    """Write it whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, json.dumps(asdict(record), indent=1))
+
+
+def read_record(kind: type[Record], path: Path) -> Record:
+    return kind(**json.loads(path.read_text(encoding='utf-8')))

@@ -1,0 +1,55 @@
+"""The look of the pictures, on matplotlib's object interface."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.terminal import drawable
+
+DPI = 140
+# Okabe and Ito's, for the objectives of tools/train.py.
+FIXED = {
+    'margin': '#D55E00',
+    'ce': '#000000',
+    'wce': '#56B4E9',
+    'focal': '#E69F00',
+    'lovasz': '#0072B2',
+    'dice': '#009E73',
+    'tversky': '#CC79A7',
+}
+# Tol's, for any other.
+SPARE = ('#882255', '#999933', '#332288', '#44AA99', '#777777')
+
+
+def colours_of(names: list[str]) -> dict[str, str]:
+    """One colour for each, told apart by colour-blind readers too."""
+    others = [name for name in names if name not in FIXED]
+    spare = {name: SPARE[i % len(SPARE)] for i, name in enumerate(others)}
+    return {name: FIXED.get(name) or spare[name] for name in names}
+
+
+def title_lines(objective: str) -> str:
+    """The title of a picture, its settings on lines of their own."""
+    return drawable(objective).replace(':', '\n').replace(',', '\n')
+
+
+def new_figure(width: float, height: float) -> Figure:
+    # Padded, or the last tick's label would touch the edge.
+    padded = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06)
+    return Figure(figsize=(width, height), layout=padded)
+
+
+def tidy(axes: Any) -> None:
+    """A quiet grid behind what is drawn, and no box around it."""
+    axes.grid(color='#dddddd', linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[['top', 'right']].set_visible(False)
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    with atomic_write(path) as draft:
+        figure.savefig(draft, dpi=DPI, format='png')
+    return path

@@ -1,0 +1,55 @@
+"""The mosaic shows where the objectives differ most."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmseg_margin.comparison.examples import disagreement, draw_examples
+from mmseg_margin.comparison.records import PREDICTIONS, run_folder
+from mmseg_margin.comparison.results import Comparison
+from tests.comparison.invented import make_setup, write_samples
+
+
+def save(path, pixels):
+    Image.fromarray(np.array(pixels, np.uint8)).save(path)
+    return path
+
+
+def test_disagreement_counts_labelled_pixels(tmp_path):
+    truth = save(tmp_path / 'truth.png', [[0, 1, 255, 1, 0]])
+    predictions = [
+        save(tmp_path / 'a.png', [[0, 1, 0, 1, 2]]),
+        save(tmp_path / 'b.png', [[0, 1, 1, 2, 2]]),
+        save(tmp_path / 'c.png', [[1, 1, 2, 1, 2]]),
+    ]
+    assert disagreement(predictions, truth) == pytest.approx(2 / 4)
+    assert disagreement(predictions[:1], truth) == 0
+    void = save(tmp_path / 'void.png', [[255] * 5])
+    assert disagreement(predictions, void) == 0
+
+
+def test_most_different_images_come_first(tmp_path):
+    setup = make_setup(('margin', 'ce'))
+    samples = write_samples(tmp_path, setup, n=4)
+    comparison = Comparison(setup, {})
+    drawn = draw_examples(comparison, tmp_path, samples, tmp_path, rows=2)
+    assert re.fullmatch(r'frame003 \(.*%\), frame002 \(.*%\)', drawn.images)
+    assert drawn.seed == 0
+    with Image.open(drawn.file) as image:
+        assert image.width > 4 * 250
+
+
+def test_what_is_missing_is_left_out(tmp_path):
+    setup = make_setup(('margin', 'ce', 'lovasz'))
+    samples = write_samples(tmp_path, setup, n=2)
+    comparison = Comparison(setup, {})
+    # One objective without any, one without the second image.
+    shutil.rmtree(run_folder(tmp_path, 'lovasz', 0) / PREDICTIONS)
+    (run_folder(tmp_path, 'ce', 0) / PREDICTIONS / 'frame001.png').unlink()
+    drawn = draw_examples(comparison, tmp_path, samples, tmp_path)
+    assert 'frame000' in drawn.images
+    assert 'frame001' not in drawn.images
+    assert draw_examples(comparison, tmp_path, [], tmp_path) is None
