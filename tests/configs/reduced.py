@@ -75,6 +75,21 @@ def reduced_config(path: Path, roots: Mapping[str, Path]) -> Config:
     return cfg
 
 
+def one_of_each() -> list[Path]:
+    """Of the recipes of a network and a data set one: margin before ce."""
+    chosen = {}
+    for path in CONFIGS:
+        cfg = read_config(path)
+        dataset = cfg.train_dataloader.dataset
+        network = cfg.model.backbone
+        key = (
+            *(network.type, network.get('depth')),
+            *(dataset.type, cfg.model.decode_head.num_classes),
+        )
+        chosen[key] = path  # in the order of their names
+    return list(chosen.values())
+
+
 def build_runner(cfg: Config, work_dir: Path, validate: bool) -> Runner:
     """A runner that is not told the whole config.
 

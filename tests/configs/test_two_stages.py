@@ -1,5 +1,6 @@
 """Cross-entropy first, then fine-tuning from it; checkpoints fit anywhere."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from mmengine.hooks import Hook
 from mmengine.hub import get_config
 from mmengine.runner import Runner, load_checkpoint
 from mmseg.registry import MODELS
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.configs.reduced import (
     CONFIGS,
@@ -28,10 +29,8 @@ UPSTREAM_RECIPES = [
     for path in CONFIGS
     if path.parent.name not in ('demo', 'light', 'paper', 'camvid')
 ]
-RUN = [
-    'deeplabv3plus_seresnext50-d8_margin_1xb8-40k_cityscapes-800x800',
-    'coplenet_margin_1xb6-10k_endovis-768x768',
-]
+TUNED = 'deeplabv3plus_seresnext50-d8_margin_1xb8-40k_cityscapes-800x800'
+SMALL = 'demo/deeplabv3plus_r18-small_margin_1xb4-1k2_instrument-parts-128x128'
 State = dict[str, Tensor]
 
 
@@ -65,10 +64,6 @@ def saved_state(path: str | Path) -> State:
     return torch.load(path, weights_only=False)['state_dict']
 
 
-def key_shapes(model: nn.Module) -> dict[str, torch.Size]:
-    return {name: t.shape for name, t in model.state_dict().items()}
-
-
 @pytest.mark.parametrize('path', FINE_TUNED, ids=lambda path: path.stem)
 def test_stage_two_differs_in_loss_and_start_only(path):
     first, second = read_config(stage_one(path)), read_config(path)
@@ -76,17 +71,15 @@ def test_stage_two_differs_in_loss_and_start_only(path):
     assert differing == {'model', 'load_from'}
     folder = Path('work_dirs', stage_one(path).stem)
     assert Path(second.load_from) == folder / 'best_mIoU_checkpoint.pth'
-    with torch.device('meta'):
-        models = [MODELS.build(cfg.model) for cfg in (first, second)]
-    assert key_shapes(models[0]) == key_shapes(models[1])
+    models = [copy.deepcopy(cfg.model) for cfg in (first, second)]
+    for model in models:
+        del model.decode_head.loss_decode
+    assert models[0] == models[1]
 
 
-@pytest.mark.parametrize('name', RUN)
-def test_stage_two_starts_from_stage_one(
-    name, data_roots, tmp_path, monkeypatch
-):
+def test_stage_two_starts_from_stage_one(data_roots, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = ROOT / 'configs' / 'paper' / f'{name}.py'
+    path = ROOT / 'configs' / 'paper' / f'{TUNED}.py'
     runner, _ = run_stage(stage_one(path), data_roots)
     best = saved_state(read_config(path).load_from)
     assert best.keys() == runner.model.state_dict().keys()
@@ -101,27 +94,27 @@ def test_stage_two_starts_from_stage_one(
     )
 
     # And back: stage two's checkpoint in stage one's model.
-    last = f'work_dirs/{name}/iter_2.pth'
+    last = f'work_dirs/{TUNED}/iter_2.pth'
     load_checkpoint(runner.model, last, map_location='cpu', strict=True)
 
 
 @pytest.mark.parametrize('path', UPSTREAM_RECIPES, ids=lambda path: path.stem)
-def test_checkpoints_fit_plain_upstream_mmseg(path):
+def test_only_the_loss_differs_from_upstream(path):
     # Upstream froze a typing error into one of its file names.
     name = path.name.replace('margin_', '').replace('mapillary', 'mapillay')
-    upstream = get_config(f'mmseg::deeplabv3plus/{name}')
     models = []
-    for cfg in (read_config(path), upstream):
-        with torch.device('meta'):
-            models.append(MODELS.build(dict(cfg.model, pretrained=None)))
-    assert key_shapes(models[0]) == key_shapes(models[1])
+    for cfg in (read_config(path), get_config(f'mmseg::deeplabv3plus/{name}')):
+        model = copy.deepcopy(cfg.model)
+        model.pop('_scope_', None)  # says where it was inherited from
+        del model.decode_head.loss_decode, model.auxiliary_head.loss_decode
+        models.append(model)
+    assert models[0] == models[1]
 
 
 def test_trained_checkpoint_loads_in_plain_upstream_mmseg(
     data_roots, tmp_path
 ):
-    path = UPSTREAM_RECIPES[0]
-    cfg = reduced_config(path, data_roots)
+    cfg = reduced_config(ROOT / 'configs' / f'{SMALL}.py', data_roots)
     cfg.train_cfg.max_iters = 1
     build_runner(cfg, tmp_path, validate=False).train()
     for head in (cfg.model.decode_head, cfg.model.auxiliary_head):
