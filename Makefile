@@ -22,10 +22,10 @@ install: $(STAMP)
 $(STAMP): $(REQUIREMENTS) requirements/dev.txt setup.py
 	@test -f $(REQUIREMENTS) || { echo "STACK is onedl or openmmlab, not '$(STACK)'."; exit 1; }
 	@echo "Installing the $(STACK) stack into $(VENV) ..."
-	$(PYTHON) -m venv $(VENV)
-	$(MAKE) --no-print-directory $(STACK)-prerequisites
-	$(PIP) -r $(REQUIREMENTS)
-	$(PIP) --no-deps -e .
+	@$(PYTHON) -m venv $(VENV)
+	@$(MAKE) --no-print-directory $(STACK)-prerequisites
+	@$(PIP) -r $(REQUIREMENTS)
+	@$(PIP) --no-deps -e .
 	@touch $@
 
 .PHONY: onedl-prerequisites openmmlab-prerequisites
@@ -68,20 +68,20 @@ DEMO_CONFIG := $(wildcard configs/demo/*_margin_*.py)
 COMPARE_CONFIG := $(wildcard configs/demo/*_r18-tiny_ce_*.py)
 
 demo: $(DEMO)/trained
-	$(BIN)/python tools/test.py $(DEMO_CONFIG) \
+	@$(BIN)/python tools/test.py $(DEMO_CONFIG) \
 	  "$$(cat $(DEMO)/last_checkpoint)" --work-dir $(DEMO)/test --metrics tail
-	$(BIN)/python tools/mosaic.py $(DEMO_CONFIG) \
+	@$(BIN)/python tools/mosaic.py $(DEMO_CONFIG) \
 	  "$$(cat $(DEMO)/last_checkpoint)" --out $(DEMO)/mosaic.png
 
 $(DEMO)/trained: $(STAMP)
-	$(BIN)/python tools/make_instrument_parts.py
-	$(BIN)/python tools/train.py $(DEMO_CONFIG) --work-dir $(DEMO) --resume
+	@$(BIN)/python tools/make_instrument_parts.py
+	@$(BIN)/python tools/train.py $(DEMO_CONFIG) --work-dir $(DEMO) --resume
 	@touch $@
 
 # A quick look: three objectives, one seed. docs/results has the whole one.
 RECOMMENDED := margin:form=softmax,log_base=e,focus=2,class_weight=0.2
 compare: $(STAMP)
-	$(BIN)/python tools/make_instrument_parts.py
+	@$(BIN)/python tools/make_instrument_parts.py
 	$(BIN)/python tools/compare.py $(COMPARE_CONFIG) --jobs 2 --seeds 1 \
 	  --losses ce lovasz $(RECOMMENDED) \
 	  --out work_dirs/compare-$(STACK)

@@ -5,16 +5,17 @@ nothing else. Without MMSegmentation only :mod:`mmseg_margin.functional` can be
 used.
 """
 
-from .compat import INSTALL_HINT, has_mmseg
+from .compat import INSTALL_HINT, has_mmseg, quiet_import
 from .version import __version__
 
 __all__ = ['__version__']
 
 if has_mmseg():
-    from . import datasets, evaluation, models
-    from .hooks import ClassStatsHook
-    from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
-    from .stats import ClassStats
+    with quiet_import():
+        from . import datasets, evaluation, models
+        from .hooks import ClassStatsHook
+        from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
+        from .stats import ClassStats
 
     __all__ += [
         'ClassStats',

@@ -5,11 +5,15 @@ configs for other tools import :mod:`mmseg_margin.safe_checkpoints`.
 """
 
 import functools
+import logging
 import os
 import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from importlib import metadata
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +191,46 @@ def let_bad_images_be_named() -> None:
             ) from error
 
     LoadImageFromFile.transform = transform
+
+
+@contextmanager
+def log_on_screen(
+    is_shown: Callable[[logging.LogRecord], bool], format_: logging.Formatter
+) -> Iterator[None]:
+    """Let the loggers that mmengine makes meanwhile show only some records.
+
+    It makes one for each runner, which at once logs hundreds of lines, so
+    there is no later moment.
+    """
+    from mmengine.logging import MMLogger
+
+    make = MMLogger.__init__
+
+    @functools.wraps(make)
+    def make_quiet(self: MMLogger, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        for handler in self.handlers:
+            if not isinstance(handler, logging.FileHandler):
+                handler.addFilter(is_shown)
+                handler.setFormatter(format_)
+
+    MMLogger.__init__ = make_quiet
+    try:
+        yield
+    finally:
+        MMLogger.__init__ = make
+
+
+@contextmanager
+def quiet_import() -> Iterator[None]:
+    """Leave out what the forks print, and mmcv warns of, on every import."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', '.*MultiScaleDeformableAttention')
+        with redirect_stdout(StringIO()) as printed:
+            yield
+    for line in printed.getvalue().splitlines():
+        if line != 'Could not import OneDL':
+            print(line)
 
 
 class ResumedBatches:

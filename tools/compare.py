@@ -11,7 +11,7 @@ from mmseg_margin.comparison.jobs import RunFailedError
 from mmseg_margin.comparison.report import write_report
 from mmseg_margin.comparison.runs import named_objectives
 from mmseg_margin.losses.objectives import OBJECTIVES
-from mmseg_margin.tooling.cli import add_config_options, report_errors
+from mmseg_margin.tooling.cli import add_config_options, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
 
@@ -49,7 +49,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@report_errors
+@tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)

@@ -13,6 +13,7 @@ from instrument_synthesis import (
 from instrument_synthesis.writer import FORMATS
 
 from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.tooling.progress import Progress
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -68,13 +69,8 @@ def main(argv: list[str] | None = None) -> None:
     settings = Settings(
         *args.size, *args.counts, args.seed, image_format=args.format
     )
-    total = sum(args.counts)
-
-    def show(number: int) -> None:
-        if number % 40 == 0 or number == total:
-            print(f'{number}/{total} images', flush=True)
-
-    made = write_dataset(args.out, settings, show)
+    progress = Progress('image', sum(args.counts))
+    made = write_dataset(args.out, settings, progress.step)
     print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
     print_shares(args.out)
 

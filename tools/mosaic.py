@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.tooling.cli import tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config, prepare_for_device
 from mmseg_margin.tooling.mosaic import draw_mosaic
@@ -21,7 +21,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@report_errors
+@tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = load_config(args.config)

@@ -6,7 +6,7 @@ import os
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.evaluation import flags, make_submission, use_tta
 from mmseg_margin.evaluation.tta import MODES
-from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
+from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
@@ -58,7 +58,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@report_errors
+@tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> None:
     add_hook(cfg, 'TrainingCountsHook')
     if args.out:
         flags.keep_predictions(cfg, args.out)
-    runner = build_runner(cfg)
+    runner = build_runner(cfg, args.verbose)
     with watch_ranks():
         runner.test()
 

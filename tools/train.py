@@ -6,12 +6,11 @@ import os
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
-from mmseg_margin.tooling.cli import add_runner_arguments, report_errors
+from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
     load_config,
-    override,
     prepare_for_device,
     set_work_dir,
 )
@@ -62,12 +61,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@report_errors
+@tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    cfg = load_config(args.config)
-    override(cfg, args.cfg_options)
+    cfg = load_config(args.config, args.cfg_options)
     if args.loss:
         train_with(cfg, args.loss, args.loss_heads)
     cfg.launcher = args.launcher
@@ -84,7 +82,7 @@ def main(argv: list[str] | None = None) -> None:
     prepare_for_device(cfg)
     if args.resume:
         resume_training(cfg)
-    runner = build_runner(cfg)
+    runner = build_runner(cfg, args.verbose)
     with watch_ranks():
         runner.train()
 

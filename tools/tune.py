@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from mmseg_margin.tooling.cli import add_config_options, report_errors
+from mmseg_margin.tooling.cli import add_config_options, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
 from mmseg_margin.tuning import tune
@@ -33,7 +33,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@report_errors
+@tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)

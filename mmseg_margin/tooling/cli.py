@@ -5,12 +5,15 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 from mmengine.config import DictAction
 
 from mmseg_margin.compat import switch_on
 from mmseg_margin.errors import MarginError
+
+from .screen import only_what_matters
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'
@@ -31,7 +34,10 @@ def add_runner_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
-    """Upstream's way to change settings of a config."""
+    """Upstream's way to change settings of a config, and ``--verbose``."""
+    parser.add_argument(
+        '--verbose', action='store_true', help='show the whole log'
+    )
     parser.add_argument(
         '--cfg-options',
         nargs='+',
@@ -40,8 +46,24 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def tool(main: Callable[..., None]) -> Callable[..., None]:
+    """Makes a function of the command line a tool: all have this in common.
+
+    It corrects the stack, shows on the screen what matters (or everything,
+    with ``--verbose``), and ends mistakes in a sentence.
+    """
+
+    @functools.wraps(main)
+    def shown_main(argv: Sequence[str] | None = None) -> None:
+        is_verbose = '--verbose' in (sys.argv if argv is None else argv)
+        with nullcontext() if is_verbose else only_what_matters():
+            main(argv)
+
+    return report_errors(shown_main)
+
+
 def report_errors(main: Callable[..., None]) -> Callable[..., None]:
-    """The outermost part of every tool: mistakes end in one sentence.
+    """Let mistakes end in one sentence.
 
     What is not a :class:`MarginError`, nor one of the accidents below, comes
     out of somebody's code and keeps its traceback.

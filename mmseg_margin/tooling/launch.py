@@ -13,6 +13,8 @@ from mmseg.registry import RUNNERS
 from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.walks import nodes
 
+from .progress import show_progress
+
 NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 
 
@@ -29,18 +31,13 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
         raise SettingError(
             f'The config {path} cannot be read: {error}'
         ) from error
-    override(cfg, options)
-    return cfg
-
-
-def override(cfg: Config, options: dict[str, Any] | None) -> None:
-    """What ``--cfg-options`` says."""
     try:
         cfg.merge_from_dict(options or {})
     except (AttributeError, LookupError, TypeError) as error:
         raise SettingError(
             f'--cfg-options {options} do not fit the config: {error}'
         ) from error
+    return cfg
 
 
 def set_work_dir(cfg: Config, path: str, work_dir: str | None) -> None:
@@ -82,8 +79,10 @@ def prepare_for_device(cfg: Config) -> None:
         print_log(': '.join([NO_CUDA, ', '.join(changes)]).rstrip(': ') + '.')
 
 
-def build_runner(cfg: Config) -> Runner:
+def build_runner(cfg: Config, is_verbose: bool = True) -> Runner:
     """The runner of a config, the config's own type if it names one."""
-    if 'runner_type' in cfg:
-        return RUNNERS.build(cfg)
-    return Runner.from_cfg(cfg)
+    make = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
+    runner = make(cfg)
+    if not is_verbose:
+        show_progress(runner)
+    return runner

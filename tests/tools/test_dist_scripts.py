@@ -81,6 +81,7 @@ def test_train_on_two_ranks_and_test(tmp_path, config):
         config,
         2,
         '--no-validate',
+        '--verbose',
         '--cfg-options',
         'env_cfg.dist_cfg.timeout=240',
         PORT=free_port(),

@@ -65,7 +65,9 @@ def half_way(tmp_path_factory):
     config = training_config(root, work_dir, 2, PLAIN)
     keep_last_and_best(config, interval=1)
     train(config)
-    return config
+    shutil.copytree(work_dir, folder / 'copy')
+    config.train_cfg.max_iters = 4
+    return config, work_dir, folder / 'copy'
 
 
 def go_on_until(config, step, stop):
@@ -100,29 +102,21 @@ def fill():
 
 
 @pytest.mark.parametrize('stop', [kill, fill])
-def test_there_is_always_a_checkpoint(
-    half_way, tmp_path, stop, record_property
-):
+def test_there_is_always_a_checkpoint(half_way, stop, record_property):
     """The last one and the best one, whatever step is the last."""
-    config = half_way.copy()
-    config.work_dir = str(tmp_path / 'w')
-    config.train_cfg.max_iters = 4
+    config, work_dir, copy = half_way
     stops = step = 0
     while stops < STOPS:
-        shutil.copytree(half_way.work_dir, config.work_dir)
-        (tmp_path / 'w' / 'last_checkpoint').write_text(
-            str(tmp_path / 'w' / 'iter_2.pth')
-        )
+        shutil.rmtree(work_dir)
+        shutil.copytree(copy, work_dir)
         child = FORK.Process(target=go_on_until, args=(config, step, stop))
         child.start()
         child.join(120)
-        newest = newest_whole_checkpoint(config.work_dir)
+        newest = newest_whole_checkpoint(str(work_dir))
         assert load(newest)['meta']['iter'] >= 2
-        best = list((tmp_path / 'w').glob('best_*.pth'))
-        assert best
-        for path in (tmp_path / 'w').glob('*.pth'):
+        assert list(work_dir.glob('best_*.pth'))
+        for path in work_dir.glob('*.pth'):
             load(path)
         stops += child.exitcode != 0
         step = 0 if child.exitcode == 0 else step + 1
-        shutil.rmtree(config.work_dir)
     record_property(f'{stop.__name__}s while checkpoints come and go', stops)

@@ -1,0 +1,140 @@
+"""What is trained or tested, how far it is, and what came out."""
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from numbers import Real
+from typing import Any
+
+from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.runner import Runner
+
+from mmseg_margin.walks import as_list, heads_of_model
+
+from .screen import SCREEN
+
+PARTS = 5  # lines of a run that nobody watches in a terminal
+LONGEST_SILENCE = 300.0
+REWRITE = '\r\x1b[K'
+
+
+def show_progress(runner: Runner) -> None:
+    """Let a runner show a few lines instead of its log."""
+    if is_main_process():
+        runner.register_hook(ProgressHook())
+
+
+class Progress:
+    """A line that is rewritten in a terminal, or a few lines elsewhere."""
+
+    def __init__(self, what: str, total: int, done: int = 0) -> None:
+        self.what, self.total, self.first = what, total, done
+        self.part = self._part(done)
+        self.start = self.shown = time.monotonic()
+
+    def step(self, done: int, note: Callable[[], str] = str) -> None:
+        """Say how far it is and how long it will take, if it is time to."""
+        now, part = time.monotonic(), self._part(done)
+        rewrites = sys.stdout.isatty()
+        silence = 1.0 if rewrites else LONGEST_SILENCE
+        if part == self.part and now - self.shown < silence:
+            return
+        self.part, self.shown = part, now
+        seconds = (now - self.start) / (done - self.first)
+        left = timedelta(seconds=round(seconds * (self.total - done)))
+        print(
+            f'{REWRITE if rewrites else ""}{self.what} {done}/{self.total}, '
+            f'{left} left{note()}',
+            end='' if rewrites and done < self.total else '\n',
+            flush=True,
+        )
+
+    def _part(self, done: int) -> int:
+        return done * PARTS // max(self.total, 1)
+
+
+class ProgressHook(Hook):
+    """Shows the beginning, the way and the end of a training or test."""
+
+    priority = 'HIGHEST'
+
+    def before_train(self, runner: Runner) -> None:
+        """What is trained, on what, and where to read more."""
+        loader = runner.train_dataloader
+        print(
+            f'Training {_describe(runner)}\non {len(loader.dataset)} images '
+            f'of {type(loader.dataset).__name__}, {runner.max_iters} '
+            f'iterations; log and checkpoints are in {runner.work_dir}',
+            flush=True,
+        )
+        self.progress = Progress('iteration', runner.max_iters, runner.iter)
+
+    def after_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
+    ) -> None:
+        """How far it is."""
+        loss = outputs['loss']
+        self.progress.step(
+            runner.iter + 1, lambda: f', loss {float(loss.detach()):.4g}'
+        )
+
+    def before_val(self, runner: Runner) -> None:
+        """Only the last validation of a training has its table shown."""
+        SCREEN.tables = runner.iter >= runner.max_iters
+
+    def after_val_epoch(self, runner: Runner, metrics: Any = None) -> None:
+        """The figures of a validation in one line."""
+        print(f'validation at {runner.iter}: {_figures(metrics)}', flush=True)
+
+    def before_test(self, runner: Runner) -> None:
+        """What is tested."""
+        SCREEN.tables = True
+        loader = runner.test_dataloader
+        print(
+            f'Testing {_describe(runner)}\non {len(loader.dataset)} images of '
+            f'{type(loader.dataset).__name__}; the log is in {runner.log_dir}',
+            flush=True,
+        )
+        self.progress = Progress('batch', len(loader))
+
+    def after_test_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: Any = None,
+        outputs: Any = None,
+    ) -> None:
+        """How far it is."""
+        self.progress.step(batch_idx + 1)
+
+    def after_test_epoch(self, runner: Runner, metrics: Any = None) -> None:
+        """The figures of a test in one line."""
+        print(f'result: {_figures(metrics)}', flush=True)
+
+
+def _describe(runner: Runner) -> str:
+    """For example ``ResNetV1c + FCNHead, MarginCalibrationLoss``."""
+    model = runner.model
+    if is_model_wrapper(model):
+        model = model.module
+    heads = heads_of_model(model).values()
+    losses = [loss for h in heads for loss in as_list(h.loss_decode)]
+    parts = (getattr(model, 'backbone', model), *heads)
+    names = dict.fromkeys(type(part).__name__ for part in parts)
+    objective = dict.fromkeys(type(loss).__name__ for loss in losses)
+    size = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    return (
+        f'{" + ".join(names)} ({size:.2f} million parameters) '
+        f'with {" + ".join(objective) or "its own loss"}'
+    )
+
+
+def _figures(metrics: dict[str, Any] | None) -> str:
+    return ', '.join(
+        f'{name} {value:.2f}' if isinstance(value, Real) else f'{name} {value}'
+        for name, value in (metrics or {}).items()
+        if isinstance(value, (Real, str))
+    )
