@@ -69,9 +69,9 @@ def test_nothing_is_changed_by_an_import(tmp_path):
 
 
 def test_names_of_all_rooms_are_registered():
-    for name in ('CurvesHook', 'ClassStatsHook', 'ExactResumeHook'):
+    for name in ('SwapLossHook', 'ClassStatsHook', 'ExactResumeHook'):
         assert HOOKS.get(name).__module__.startswith('mmseg_margin')
-    for name in ('ClassIoUMetric', 'TailIoUMetric', 'MarginBoundMetric'):
+    for name in ('TailIoUMetric', 'MarginBoundMetric'):
         assert METRICS.get(name).__module__.startswith('mmseg_margin')
 
 

@@ -15,7 +15,7 @@ from mmseg_margin.stats import (
     format_table,
     plot_stats,
 )
-from mmseg_margin.tooling.cli import add_config_options, report_errors
+from mmseg_margin.tooling.cli import add_config_options, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config
 
@@ -56,12 +56,11 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@report_errors
+@tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     OffsetSettings(args.tau, args.upsilon)  # refuses what cannot be
-    config = load_config(args.config)
-    config.merge_from_dict(args.cfg_options or {})
+    config = load_config(args.config, args.cfg_options)
     init_default_scope(config.get('default_scope', 'mmseg'))
     loader = config.get(f'{args.split}_dataloader')
     if loader is None:

@@ -191,7 +191,7 @@ def test_tool_makes_the_set_once_and_refuses_another(
 
     main([*command, '2'])
     first = capsys.readouterr().out
-    assert '7/7 images' in first
+    assert 'image 7/7, 0:00:00 left' in first
     assert 'claspers' in first
     assert contents(out) == contents(small_set)
     main([*command, '2'])
