@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,6 +78,12 @@ class Comparison:
         return _finite(
             (run.seed, run.class_iou[index]) for run in self.runs(name)
         )
+
+    def seconds(self, name: str) -> float | None:
+        """Median over the runs of the seconds of an iteration."""
+        # 0 is not measured.
+        found = [r.seconds_per_iteration for r in self.runs(name)]
+        return statistics.median(filter(None, found)) if any(found) else None
 
 
 def load_comparison(place: Path) -> Comparison:
