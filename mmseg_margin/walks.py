@@ -77,17 +77,15 @@ def heads_of_config(model: Mapping[str, Any]) -> dict[str, ConfigDict]:
     heads: dict[str, ConfigDict] = {}
     for key in HEADS:
         entry = model.get(key)
-        if isinstance(entry, (list, tuple)):
-            heads |= {f'{key}.{i}': head for i, head in enumerate(entry)}
-        elif entry is not None:
-            heads[key] = entry
-    # K-Net's head scores and trains all its stages through an inner one.
-    inner = 'kernel_generate_head'
-    return heads | {
-        f'{name}.{inner}': head[inner]
-        for name, head in heads.items()
-        if inner in head
-    }
+        several = isinstance(entry, (list, tuple))
+        for place, head in enumerate(as_list(entry)):
+            name = f'{key}.{place}' if several else key
+            heads[name] = head
+            # K-Net's head scores and trains all its stages through this one.
+            inner = head.get('kernel_generate_head')
+            if inner is not None:
+                heads[f'{name}.kernel_generate_head'] = inner
+    return heads
 
 
 def heads_of_model(model: nn.Module) -> dict[str, BaseDecodeHead]:

@@ -1,0 +1,145 @@
+"""Every family of upstream's configs, as ``docs/heads.md`` says."""
+
+import shutil
+from types import SimpleNamespace
+
+import mmcv
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from mmseg.registry import HOOKS, MODELS
+
+import mmseg_margin  # noqa: F401  (registers hooks and losses)
+from mmseg_margin.errors import SettingError
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
+from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.losses.swap import semantic_heads
+from mmseg_margin.stats import ClassStats
+from mmseg_margin.walks import heads_of_config, heads_of_model
+from tests.upstream import (
+    CONFIGS,
+    LARGER,
+    SIZE,
+    documented,
+    first_python_block,
+    small_model,
+    training_batch,
+)
+
+ROWS = documented()
+SERVED = [row for row in ROWS if row.heads != 'refused']
+BUILDABLE = [row for row in SERVED if 'mmpretrain' not in row.remark]
+EVERY = 6
+EAGER = 'margin:backend=eager'
+
+
+@pytest.fixture(autouse=True)
+def _scope():
+    init_default_scope('mmseg')
+
+
+def counted(num_classes):
+    names = [str(k) for k in range(num_classes)]
+    counts = [10**6 // (k + 1) for k in range(num_classes)]
+    return ClassStats(names, counts, [1] * num_classes, [10**7] * num_classes)
+
+
+def train_step(model, size=SIZE):
+    """The losses of one step, after the hook and the statistics."""
+    hook = SwapLossHook(EAGER)
+    hook.before_run(SimpleNamespace(model=model))
+    for module in model.modules():
+        if hasattr(module, 'set_class_stats'):
+            module.set_class_stats(counted(model.num_classes))
+    model.train()
+    losses = model(**training_batch(model, size), mode='loss')
+    total, log = model.parse_losses(losses)
+    total.backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert total > 0
+    assert all(grad.isfinite().all() for grad in grads)
+    return log
+
+
+def said_of(cfg, terms):
+    """What --loss says before anything is built."""
+    try:
+        heads = semantic_heads(heads_of_config(cfg.model), terms)
+    except SettingError:
+        return 'refused'
+    return ', '.join(heads)
+
+
+def test_every_family_is_in_the_table():
+    folders = {path.parent.name for path in CONFIGS.glob('*/*.py')}
+    assert {row.config.split('/')[0] for row in ROWS} == folders - {'_base_'}
+
+
+def test_the_readmes_lines_go_with_any_config(tmp_path):
+    """Appended to more than a hundred, read by stock mmengine."""
+    every = sorted(CONFIGS.glob('[!_]*/*.py'))
+    chosen = {*every[::EVERY], *(row.path for row in ROWS)}
+    assert len(chosen) >= 100
+    shutil.copytree(CONFIGS, tmp_path / 'configs')
+    for path in chosen:
+        copied = tmp_path / 'configs' / path.relative_to(CONFIGS)
+        copied.write_text(f'{copied.read_text()}\n{first_python_block()}')
+    rows = {row.path: row for row in ROWS}
+    for path in chosen:
+        cfg = Config.fromfile(tmp_path / 'configs' / path.relative_to(CONFIGS))
+        swap, stats = map(HOOKS.build, cfg.custom_hooks)
+        assert swap.terms[0]['preset'] == 'recommended'
+        assert type(stats).__name__ == 'ClassStatsHook'
+        if path in rows:
+            assert said_of(cfg, swap.terms) == rows[path].heads, path
+
+
+@pytest.mark.parametrize('row', BUILDABLE, ids=lambda row: row.family)
+def test_one_step_of_each_family(row):
+    size = LARGER.get(row.family, SIZE)
+    cfg = Config.fromfile(row.path)
+    classes = {
+        name: head.get('num_classes')
+        for name, head in heads_of_config(cfg.model).items()
+    }
+    try:
+        model = MODELS.build(small_model(cfg, size))
+        log = train_step(model, size)
+    except RuntimeError as error:
+        if 'compiled' in row.remark and 'mmcv' in str(error):
+            pytest.skip(f'mmcv {mmcv.__version__} is not compiled')
+        raise
+    heads = heads_of_model(model)
+    for name in row.heads.split(', '):
+        losses = [
+            module
+            for module in heads[name].loss_decode.modules()
+            if isinstance(module, MarginCalibrationLoss)
+        ]
+        assert losses
+        assert heads[name].num_classes == classes[name]
+    if 'semantic encoding' in row.remark:
+        assert 'decode.loss_se' in log
+    if row.family == 'STDC':
+        assert {'aux_2.loss_ce', 'aux_2.loss_dice'} <= log.keys()
+
+
+def test_a_binary_head():
+    cfg = Config.fromfile(
+        next(row.path for row in ROWS if row.family == 'Fast-SCNN')
+    )
+    for head in (cfg.model.decode_head, *cfg.model.auxiliary_head):
+        head.update(num_classes=2, out_channels=1, threshold=0.5)
+    model = MODELS.build(small_model(cfg))
+    log = train_step(model)
+    assert {'decode.loss_margin', 'aux_1.loss_margin'} <= log.keys()
+
+
+@pytest.mark.parametrize('shape', [(2, 3, 9), (2, 3, 4, 4)])
+def test_points_and_images(shape):
+    """PointRend's head has a row of points where others have an image."""
+    loss = MarginCalibrationLoss('recommended', class_counts=[5, 7, 11])
+    scores = torch.randn(shape)
+    label = torch.randint(3, (shape[0], *shape[2:]))
+    assert loss(scores, label, ignore_index=255) > 0

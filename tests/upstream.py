@@ -1,0 +1,94 @@
+"""Upstream's configs: what the documentation says of them, made small."""
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mmseg
+import torch
+from mmengine.config import Config
+from mmengine.structures import PixelData
+from mmseg.structures import SegDataSample
+
+from mmseg_margin.tooling.launch import prepare_for_device
+from mmseg_margin.walks import nodes, registered_name
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = Path(mmseg.__file__).parent / '.mim' / 'configs'
+ROW = re.compile(r'^\| (.+?) \| `(.+?)` \| (.+?) \| (.*?) \|$', re.M)
+SIZE = 64
+# LR-ASPP pools over windows of 49 positions at an eighth of the resolution.
+LARGER = {'MobileNetV3': 400}
+SHRINK = 8
+WIDE = ('ResNet', 'ResNetV1c', 'ResNetV1d', 'ResNeSt', 'UNet', 'BEiT', 'MAE')
+WIDE += ('VisionTransformer', 'SwinTransformer', 'SVT')
+WIDTHS = re.compile('channels|embed_dim')
+
+
+class Row(NamedTuple):
+    """A line of the table in ``docs/heads.md``."""
+
+    family: str
+    config: str
+    heads: str
+    remark: str
+
+    @property
+    def path(self) -> Path:
+        return CONFIGS / f'{self.config}.py'
+
+
+def documented() -> list[Row]:
+    text = (ROOT / 'docs' / 'heads.md').read_text('utf-8')
+    return [Row(*cells) for cells in ROW.findall(text)]
+
+
+def first_python_block() -> str:
+    text = (ROOT / 'README.md').read_text('utf-8')
+    return re.findall(r'```python\n(.*?)```', text, re.S)[0]
+
+
+def small_model(cfg: Config, size: int = SIZE) -> Any:
+    """Its model config, narrow and without weights that are downloaded."""
+    prepare_for_device(cfg)
+    model = cfg.model
+    model.pretrained = None
+    for node in list(nodes(model)):
+        node.pop('init_cfg', None)
+        if 'img_size' in node:
+            node['img_size'] = (size, size)
+    backbone = model.backbone
+    if registered_name(backbone) in WIDE:
+        if 'ResNe' in registered_name(backbone):
+            backbone.update(base_channels=64, stem_channels=64)
+        for node in list(nodes(model)):
+            for key in filter(WIDTHS.search, list(node)):
+                node[key] = _narrow(node[key])
+    model.data_preprocessor.size = (size, size)
+    return model
+
+
+def _narrow(width: Any) -> Any:
+    if isinstance(width, (list, tuple)):
+        return type(width)(_narrow(each) for each in width)
+    wide = isinstance(width, int) and width >= 64
+    return width // SHRINK if wide else width
+
+
+def training_batch(model: Any, size: int = SIZE) -> dict[str, Any]:
+    """Two images of noise with labels of every class, edges and void."""
+    generator = torch.Generator().manual_seed(0)
+    samples = []
+    for _ in range(2):
+        shape = (1, size, size)
+        label = torch.randint(model.num_classes, shape, generator=generator)
+        label[:, :4] = 255
+        sample = SegDataSample(metainfo={'img_shape': shape[1:]})
+        sample.gt_sem_seg = PixelData(data=label)
+        edges = torch.rand(shape, generator=generator) > 0.9
+        sample.gt_edge_map = PixelData(data=edges.long())
+        samples.append(sample)
+    images = [torch.rand(3, size, size, generator=generator) for _ in samples]
+    return model.data_preprocessor(
+        {'inputs': images, 'data_samples': samples}, True
+    )
