@@ -1,13 +1,21 @@
-"""Draw image, prediction and ground truth of some test images side by side."""
+"""Draw images, predictions and ground truth side by side."""
 
 import argparse
 from pathlib import Path
 
-from mmseg_margin.tooling.cli import tool
+from mmseg_margin.errors import SettingError
+from mmseg_margin.tooling.cli import add_config_options, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import load_config, prepare_for_device
 from mmseg_margin.tooling.mosaic import draw_mosaic
-from mmseg_margin.tooling.predict import predict_samples
+from mmseg_margin.tooling.predict import (
+    images_of_test_split,
+    load_model,
+    own_images,
+    predict_rows,
+)
+
+TITLES = ('image', 'prediction', 'ground truth')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -18,24 +26,35 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--images', type=int, default=6, help='how many test images'
     )
+    parser.add_argument(
+        '--input',
+        nargs='+',
+        metavar='PATH',
+        help='images of your own instead, or folders of them',
+    )
+    add_config_options(parser)
     return parser.parse_args(argv)
 
 
 @tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = load_config(args.config)
-    check_folders(cfg, ('test',))
+    if args.images < 1:
+        raise SettingError(f'--images must be 1 or more, got {args.images}.')
+    cfg = load_config(args.config, args.cfg_options)
     prepare_for_device(cfg)
-    rows, meta = predict_samples(cfg, args.checkpoint, args.images)
+    if args.input:
+        samples = own_images(args.input)
+    else:
+        check_folders(cfg, ('test',))
+    model = load_model(cfg, args.checkpoint)
+    meta = model.dataset_meta
+    if not args.input:
+        samples, meta = images_of_test_split(cfg, args.images)
+    rows = list(predict_rows(model, samples, meta['palette']))
     Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    draw_mosaic(
-        rows,
-        ('image', 'prediction', 'ground truth'),
-        meta['classes'],
-        meta['palette'],
-        args.out,
-    )
+    titles = TITLES[: len(rows[0])]
+    draw_mosaic(rows, titles, meta['classes'], meta['palette'], args.out)
     print(f'The picture is {args.out}')
 
 
