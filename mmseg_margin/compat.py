@@ -270,20 +270,19 @@ def draw_batches_from(loader: Iterable, loop: Any) -> None:
         loop.dataloader_iterator = ResumedBatches(loader, discarded)
 
 
-def weight_cross_entropy(loss: Any, weights: Sequence[float]) -> bool:
+def weight_cross_entropy(
+    loss: Any, weights: Sequence[float], criterion: Callable
+) -> bool:
     """Give weights to a ``CrossEntropyLoss``, unless it has its own.
 
     mmseg's own function fails on ignored pixels once there are weights (in
     some versions only with ``avg_non_ignore=True``), so it is replaced in
-    this loss by one that takes the same arguments.
+    this loss by ``criterion``, which takes the same arguments.
     """
-    from .losses.weighted_cross_entropy_loss import weighted_cross_entropy
-
-    is_ours = loss.cls_criterion is weighted_cross_entropy
-    if loss.class_weight is not None and not is_ours:
+    if loss.class_weight is not None and loss.cls_criterion is not criterion:
         return False
     loss.class_weight = list(weights)
-    loss.cls_criterion = weighted_cross_entropy
+    loss.cls_criterion = criterion
     return True
 
 
@@ -295,3 +294,19 @@ def go_on_with_trial(study: Any, trial: Any) -> Any:
     from optuna.trial import Trial
 
     return Trial(study, trial._trial_id)
+
+
+def decode_into(pixels: Any, image: Any) -> bool:
+    """Let Pillow decode a PNG into zeros of ours, one byte for each pixel.
+
+    It has no other way to read an image without copying it. False if that
+    did not work, because another Pillow takes memory of its own.
+    """
+    from PIL import Image
+
+    target = Image.frombuffer(
+        image.mode, image.size, pixels, 'raw', image.mode, 0, 1
+    )
+    image.im = target.im
+    image.load()
+    return image.im is target.im

@@ -11,9 +11,9 @@ PACKAGE = Path(mmseg_margin.__file__).parent
 LAYERS = (
     {'version', 'errors', 'terminal', 'atomic_write'},
     {'functional', 'walks', 'checkpoints', 'report', 'datasets', 'models'},
+    {'compat'},
     {'stats'},
     {'losses', 'evaluation'},
-    {'compat'},
     {'safe_checkpoints', 'hooks'},
     {'tooling'},
     {'comparison'},

@@ -14,6 +14,9 @@ from mmseg.models.losses import CrossEntropyLoss
 from torch import nn
 
 from mmseg_margin.compat import weight_cross_entropy
+from mmseg_margin.losses.weighted_cross_entropy_loss import (
+    weighted_cross_entropy,
+)
 from mmseg_margin.stats import ClassStats
 from mmseg_margin.walks import heads_of_model, modules
 
@@ -55,7 +58,7 @@ def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
             continue
         if module.use_sigmoid or module.use_mask:
             _warn(f'{name} is not a softmax cross-entropy')
-        elif not weight_cross_entropy(module, weights):
+        elif not weight_cross_entropy(module, weights, weighted_cross_entropy):
             _warn(f'{name} has a class_weight of its own')
 
 

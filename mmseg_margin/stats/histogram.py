@@ -10,11 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
+
+from mmseg_margin.compat import decode_into
 
 NUM_VALUES = 256
-GROUP = 8  # pixels compared together, as one uint64
-SMALL_LABEL = 1 << 17  # below it, looking for runs costs more than it saves
-MOSTLY_RUNS = 4  # at most one group in four may differ from the one before
+GROUP = 8  # pixels looked at together, as one uint64
+BLOCK = 1 << 16  # pixels looked at before their memory leaves the cache
+SMALL_LABEL = 1 << 19  # below it, looking for runs costs more than it saves
+MOSTLY_RUNS = 4  # at most one group in four may hold a change
 LOSSY_FORMATS = ('JPEG', 'MPO')
 
 Histogram = NDArray[np.int64]
@@ -94,37 +98,51 @@ def check_channels(number: int) -> None:
 def histogram(values: NDArray[np.uint8]) -> Histogram:
     """Counts of the 256 values of a flat array, fast for label maps.
 
-    Labels come in runs, so that most groups of eight pixels equal the group
-    before, and need not be looked at one by one.
+    Labels come in runs, so most groups of eight pixels hold one value, and
+    so do the groups that follow up to the next group with a change in it.
     """
-    groups = values[: values.size // GROUP * GROUP].view(np.uint64)
-    if values.size < SMALL_LABEL:
+    num_groups = values.size // GROUP
+    whole = num_groups * GROUP
+    if whole < SMALL_LABEL:
         return _count(values)
-    last_of_run = np.append(
-        np.flatnonzero(groups[1:] != groups[:-1]), groups.size - 1
+    mixed = np.flatnonzero(_has_change(values, num_groups))
+    if mixed.size > num_groups // MOSTLY_RUNS:
+        return _count(values)
+    run_lengths = np.diff(mixed, prepend=-1) - 1
+    run_values = values[(mixed - run_lengths) * GROUP]
+    runs = np.bincount(run_values, run_lengths, NUM_VALUES)
+    groups = values[:whole].view(np.uint64)
+    return (
+        GROUP * runs.astype(np.int64)
+        + _count(groups[mixed].view(np.uint8))
+        + _count(values[whole:])
     )
-    if last_of_run.size > groups.size // MOSTLY_RUNS:
-        return _count(values)
-    different = groups[last_of_run]
-    counts = _count(different.view(np.uint8))
-    counts += _count(values[groups.size * GROUP :])
-    repeats = np.diff(last_of_run, prepend=-1) - 1
-    repeated = np.flatnonzero(repeats)
-    for column in different[repeated].view(np.uint8).reshape(-1, GROUP).T:
-        again = np.bincount(column, repeats[repeated], NUM_VALUES)
-        counts += again.astype(np.int64)
-    return counts
+
+
+def _has_change(
+    values: NDArray[np.uint8], num_groups: int
+) -> NDArray[np.bool_]:
+    """Whether a pixel of the group differs from the next; True at the end."""
+    has_change = np.empty(num_groups, dtype=bool)
+    changes = np.empty(BLOCK, dtype=bool)
+    for start in range(0, num_groups * GROUP, BLOCK):
+        nexts = values[start + 1 : start + BLOCK + 1]
+        these = values[start : start + nexts.size]
+        np.not_equal(these, nexts, out=changes[: nexts.size])
+        part = has_change[start // GROUP : (start + BLOCK) // GROUP]
+        np.not_equal(changes.view(np.uint64)[: part.size], 0, out=part)
+    has_change[-1] = True
+    return has_change
 
 
 def _pixels_of(image: Image.Image) -> NDArray[np.uint8]:
-    """The bytes of a picture, at a fraction of the cost of np.asarray."""
-    pixels = np.empty(image.width * image.height, dtype=np.uint8)
-    target = Image.frombuffer(
-        image.mode, image.size, pixels, 'raw', image.mode, 0, 1
-    )
-    target.readonly = 0  # else pasting would make a copy of the target
-    target.paste(image)
-    return pixels
+    """The bytes of a picture of one byte for each pixel."""
+    # There is no tile if the file ends too early.
+    if isinstance(image, PngImageFile) and image.tile:
+        pixels = np.zeros(image.width * image.height, dtype=np.uint8)
+        if decode_into(pixels, image):
+            return pixels
+    return np.asarray(image).ravel()
 
 
 def _count(values: NDArray[np.uint8]) -> Histogram:

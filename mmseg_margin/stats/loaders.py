@@ -62,17 +62,20 @@ class FileLoader:
 
     def __init__(self, transform: LoadAnnotations, image_loader: Any) -> None:
         self._transform = transform
-        self._labels_are_local = _reads_local_files(transform)
-        self._images_are_local = type(
-            image_loader
-        ) is LoadImageFromFile and _reads_local_files(image_loader)
+        self._backend = _local_backend(transform)
+        self._images_are_local = type(image_loader) is LoadImageFromFile and (
+            _local_backend(image_loader) is not None
+        )
         self._tables: dict[str, NDArray[np.uint8]] = {}
 
     def load(self, info: Info) -> LoadedLabel:
         path = info['seg_map_path']
-        if self.label_file(info):
+        if self._backend is not None and '://' not in path:
             check_label_file(path)
-        content = fileio.get(path, backend_args=self._transform.backend_args)
+            content = self._backend.get(path)
+        else:
+            args = self._transform.backend_args
+            content = fileio.get(path, backend_args=args)
         if content is None:  # what the LMDB backend says of a missing key
             raise FileNotFoundError(path)
         if not content:
@@ -94,7 +97,8 @@ class FileLoader:
         )
 
     def label_file(self, info: Info) -> str | None:
-        return _local(info.get('seg_map_path'), self._labels_are_local)
+        is_local = self._backend is not None
+        return _local(info.get('seg_map_path'), is_local)
 
     def image_file(self, info: Info) -> str | None:
         return _local(info.get('img_path'), self._images_are_local)
@@ -166,11 +170,12 @@ class _AllValues(fileio.BaseStorageBackend):
         raise NotImplementedError('labels are no text')
 
 
-def _reads_local_files(transform: Any) -> bool:
+def _local_backend(transform: Any) -> fileio.LocalBackend | None:
+    """What reads the files without a prefix, if they are on this machine."""
     backend = fileio.get_file_backend(
         '', backend_args=transform.backend_args, enable_singleton=True
     )
-    return isinstance(backend, fileio.LocalBackend)
+    return backend if isinstance(backend, fileio.LocalBackend) else None
 
 
 def _local(path: str | None, is_local: bool) -> str | None:

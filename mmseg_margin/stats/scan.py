@@ -8,16 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import MofNCompleteColumn, Progress
 
 from .annotations import Annotation, Annotations
 from .file_checks import LOADING_ERRORS, check_image, explain
@@ -130,18 +121,10 @@ def _scan_label(
         note(*problem)
 
 
-class _RateColumn(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f'{task.finished_speed or task.speed or 0:.0f} files/s')
-
-
 def _progress_bar(visible: bool) -> Progress:
     return Progress(
-        TextColumn('{task.description}'),
-        BarColumn(),
+        *Progress.get_default_columns(),
         MofNCompleteColumn(),
-        _RateColumn(),
-        TimeRemainingColumn(),
         console=Console(stderr=True),
         disable=not visible,
     )
