@@ -22,18 +22,21 @@ from mmseg_margin.losses.presets import SCALES, settings_of_config
 Setting = dict[str, Any]
 Space = dict[str, BaseDistribution]
 
-OF_ALL_TERMS = ('log_base', 'focus', 'class_weight', 'largest_offset')
+OF_ALL = ('log_base', 'class_weight', 'largest_offset')
 # What each form is tuned by, so that nothing is tried that has no effect.
 PARAMETERS: dict[str, tuple[str, ...]] = {
-    'paper': ('pos_weight', *OF_ALL_TERMS),
-    'target': ('pos_weight', *OF_ALL_TERMS),
-    'softmax': OF_ALL_TERMS,
+    'paper': ('pos_weight', 'focus', *OF_ALL),
+    'target': ('pos_weight', 'focus', *OF_ALL),
+    'softmax': ('focus', *OF_ALL),
+    'jaccard': ('log_share', 'memory', *OF_ALL),
 }
 CHOICES: dict[str, tuple] = {
     'form': tuple(PARAMETERS),
     'pos_weight': (1.0, 'num_classes'),
-    'log_base': (2, 'e'),
     'focus': (0.0, 1.0, 2.0),
+    'log_share': (0.0, 0.1, 0.25, 0.5),
+    'memory': (0.9, 0.98, 0.995),
+    'log_base': (2, 'e'),
     'class_weight': (None, 0.15, 'sqrt'),
 }
 # A scale, so it is searched by factors.
@@ -58,8 +61,9 @@ def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
 
 
 def loss_with(loss: dict[str, Any], setting: Setting) -> dict[str, Any]:
-    """A loss config with another setting; it has one scale of offsets."""
-    return {k: v for k, v in loss.items() if k not in SCALES} | setting
+    """A loss config with another setting, and nothing of its own one."""
+    tuned = {*CHOICES, *SCALES}
+    return {k: v for k, v in loss.items() if k not in tuned} | setting
 
 
 def search_space(starts: Sequence[Setting]) -> Space:

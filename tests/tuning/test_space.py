@@ -35,7 +35,7 @@ def search(count, seed=0):
             create_trial(
                 params=setting,
                 distributions=trial.distributions,
-                value=setting['focus'],
+                value=setting.get('focus', 0.0),
             )
         )
     return [trial.params for trial in trials]
@@ -45,8 +45,8 @@ def test_a_setting_has_the_defaults_of_the_loss():
     assert {
         'form': 'paper',
         'pos_weight': 1.0,
-        'log_base': 2,
         'focus': 0.0,
+        'log_base': 2,
         'class_weight': None,
         # 10 sqrt(900) / 100
         'largest_offset': pytest.approx(3.0),
@@ -54,6 +54,9 @@ def test_a_setting_has_the_defaults_of_the_loss():
     own = setting_of({'type': 'X', 'form': 'softmax', 'tau': 5}, COUNTS)
     assert own['largest_offset'] == pytest.approx(1.5)
     assert 'pos_weight' not in own
+    best = setting_of({'preset': 'recommended'}, COUNTS)
+    assert best['form'] == 'jaccard'
+    assert best['largest_offset'] == pytest.approx(0.4)
 
 
 def test_the_space_is_widened_to_the_starting_points():
@@ -73,8 +76,9 @@ def test_only_what_a_form_has_is_tried():
         for name, value in setting.items():
             internal = space[name].to_internal_repr(value)
             assert space[name]._contains(internal)
-        arguments = loss_with({'tau': 3.0, 'upsilon': 2.0}, setting)
-        assert arguments['upsilon'] == 2.0
+        own = {'tau': 3.0, 'upsilon': 2.0, 'focus': 9.0, 'memory': 0.1}
+        arguments = loss_with(own, setting)
+        assert arguments == {'upsilon': 2.0, **setting}
         loss = MarginCalibrationLoss(**arguments)
         loss.set_class_counts(COUNTS)
         assert loss.rho_0k.max() == pytest.approx(setting['largest_offset'])
@@ -92,4 +96,4 @@ def test_the_same_trials_give_the_same_setting():
 
 def test_the_search_learns():
     """After the random beginning it looks where it was good."""
-    assert sum(setting['focus'] == 2 for setting in search(30)[20:]) >= 7
+    assert sum(setting.get('focus') == 2 for setting in search(30)[20:]) >= 7

@@ -130,7 +130,7 @@ def test_two_processes_share_a_search(config, tmp_path):
     out = tmp_path / 'out'
     assert wait_for([start(config, out, 4) for _ in range(2)], 600) == [0, 0]
     trials = [line for line in shown(out) if line.startswith('trial ')]
-    begun = ('paper, pos_weight=1,', 'paper, pos_weight=num_', 'softmax', 'ta')
+    begun = ('paper, pos_weight=1,', 'paper, pos_weight=num_', 'jaccard', 'ta')
     for number, (line, form) in enumerate(
         zip(sorted(trials), begun, strict=True)
     ):
