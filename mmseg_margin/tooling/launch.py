@@ -11,11 +11,14 @@ from mmengine.runner import Runner
 from mmseg.registry import RUNNERS
 
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import nodes
+from mmseg_margin.walks import nodes, registered_name
 
 from .progress import show_progress
 
 NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
+# The name in mmcv's registry and that of the class.
+SYNC_BN = ('SyncBN', 'SyncBatchNorm')
+AMP = 'AmpOptimWrapper'
 
 
 def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
@@ -52,14 +55,16 @@ def prepare_for_device(cfg: Config) -> None:
         return
     changes = []
     sync_bn = [
-        node for node in nodes(cfg.model) if node.get('type') == 'SyncBN'
+        node
+        for node in nodes(cfg.model)
+        if 'type' in node and registered_name(node) in SYNC_BN
     ]
     for node in sync_bn:
         node.type = 'BN'
     if sync_bn:
         changes.append('SyncBN became BN')
     optimizer = cfg.get('optim_wrapper') or ConfigDict()
-    if optimizer.get('type') == 'AmpOptimWrapper':
+    if 'type' in optimizer and registered_name(optimizer) == AMP:
         optimizer.type = 'OptimWrapper'
         optimizer.pop('loss_scale', None)
         optimizer.pop('dtype', None)

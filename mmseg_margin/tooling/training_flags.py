@@ -3,16 +3,18 @@
 from mmengine.config import Config
 
 from mmseg_margin.errors import SettingError
+from mmseg_margin.walks import registered_name
 
 
 def use_amp(cfg: Config) -> None:
     """Mixed precision with a dynamic loss scale."""
     wrapper = cfg.optim_wrapper
-    if wrapper.type == 'AmpOptimWrapper':
+    name = registered_name(wrapper)
+    if name == 'AmpOptimWrapper':
         return
-    if wrapper.type != 'OptimWrapper':
+    if name != 'OptimWrapper':
         raise SettingError(
-            f'--amp works with OptimWrapper, not with {wrapper.type}: set '
+            f'--amp works with OptimWrapper, not with {name}: set '
             "optim_wrapper.type='AmpOptimWrapper' in the config."
         )
     wrapper.type = 'AmpOptimWrapper'

@@ -12,6 +12,7 @@ import torch
 from mmengine.config import Config
 
 from tests import layouts
+from tests.upstream import first_python_block
 from tools.instrument_synthesis import Settings, write_dataset
 
 ROOT = Path(__file__).parents[2]
@@ -44,13 +45,14 @@ def train(tmp_path, monkeypatch, capsys):
     return call
 
 
-def run(tool, *arguments, folder):
+def run(tool, *arguments, folder, **environment):
     """A tool in a process of its own, as users call it."""
     return subprocess.run(
         [sys.executable, str(tool), *map(str, arguments)],
         cwd=folder,
         env=os.environ
-        | {'XDG_CACHE_HOME': str(folder / 'cache'), 'OMP_NUM_THREADS': '1'},
+        | {'XDG_CACHE_HOME': str(folder / 'cache'), 'OMP_NUM_THREADS': '1'}
+        | environment,
         capture_output=True,
         text=True,
         timeout=300,
@@ -181,16 +183,9 @@ def test_the_screen_has_what_a_person_needs(tmp_path, parts):
         assert (part in said) == (part == 'rho_0k')
 
 
-APPENDED = """
-custom_imports = dict(imports=['mmseg_margin'], allow_failed_imports=False)
-custom_hooks = [dict(type='ClassStatsHook')]
-margin = dict(type='MarginCalibrationLoss', backend='eager')
-model['decode_head']['loss_decode'] = margin
-model['auxiliary_head']['loss_decode'] = dict(margin, loss_weight=0.4)
-"""
-
-
-def test_six_lines_appended_work_with_stock_mmseg(tmp_path, parts):
+@pytest.fixture(scope='module')
+def plain(tmp_path_factory, parts):
+    """A config like upstream's, with nothing of ours."""
     cfg = Config.fromfile(DEMO)
     for key in ('custom_imports', 'custom_hooks', 'margin'):
         cfg._cfg_dict.pop(key, None)
@@ -203,19 +198,59 @@ def test_six_lines_appended_work_with_stock_mmseg(tmp_path, parts):
             img_path=f'images/{split}', seg_map_path=f'labels/{split}'
         )
         dataset.img_suffix = '.png'
-    config = tmp_path / 'plain.py'
+    config = tmp_path_factory.mktemp('plain') / 'plain.py'
     cfg.dump(str(config))
-    assert len(APPENDED.strip().splitlines()) <= 6
-    config.write_text(config.read_text() + APPENDED)
-    done = run(
-        UPSTREAM / 'tools' / 'train.py',
-        config,
-        '--cfg-options',
-        *SHORT,
-        folder=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert 'decode.loss_margin' in done.stdout
+    return config
+
+
+def test_the_readmes_lines_with_stock_tools(tmp_path, plain):
+    """In a config that inherits; the second resumes the dumped one."""
+    config = tmp_path / 'mine.py'
+    config.write_text(f'_base_ = {str(plain)!r}\n{first_python_block()}')
+    options = ['--work-dir', 'w', '--cfg-options', *SHORT]
+    stock = UPSTREAM / 'tools' / 'train.py'
+    for arguments in (
+        [config, *options],
+        ['w/mine.py', '--resume', *options, 'train_cfg.max_iters=3'],
+    ):
+        done = run(stock, *arguments, folder=tmp_path, PATH='')
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert 'decode.loss_margin' in done.stdout
+        assert 'aux.loss_margin' in done.stdout
+    assert 'Iter(train) [3/3]' in done.stdout
+    assert 'Iter(train) [2/3]' not in done.stdout
+
+
+READ_BASE = """
+from mmengine.config import read_base
+from mmengine.optim import OptimWrapper
+from torch.nn import SyncBatchNorm
+
+from mmseg_margin.hooks import ClassStatsHook, SwapLossHook
+
+with read_base():
+    from .base import *
+
+optim_wrapper.update(type=OptimWrapper)
+model['backbone']['norm_cfg'].update(type=SyncBatchNorm)
+custom_hooks = [
+    dict(type=SwapLossHook, loss='ce'), dict(type=ClassStatsHook)
+]
+"""
+
+
+def test_configs_that_import_their_classes(tmp_path, train, plain):
+    (tmp_path / 'base.py').write_text(plain.read_text())
+    (tmp_path / 'mine.py').write_text(READ_BASE)
+    flags = ['--amp', '--no-validate', '--loss', EAGER, '--work-dir', 'w']
+    options = ['--verbose', '--cfg-options', *SHORT]
+    code, said = train(tmp_path / 'mine.py', *flags, *options)
+    assert code == 0, said[-3000:]
+    assert 'SyncBN became BN, mixed precision is off' in said
+    assert 'decode.loss_margin' in said
+    hooks = Config.fromfile(tmp_path / 'w' / 'mine.py').custom_hooks
+    assert len(hooks) == 2
+    assert hooks[0].loss == EAGER
 
 
 def test_resume_continues_without_a_scan(tmp_path, train, parts):
@@ -250,6 +285,10 @@ def mistakes(parts, tmp_path):
         'bad setting': (
             [DEMO, '--loss', 'margin:teu=3'],
             ["no setting 'teu'", 'tau'],
+        ),
+        'ill-typed setting': (
+            [DEMO, '--loss', 'margin:tau=abc'],
+            ["tau='abc' must be"],
         ),
         'launcher without ranks': (
             [DEMO, '--launcher', 'pytorch', '--cfg-options', *roots(parts)],
