@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mmseg_margin.losses.presets import settings_of_config
 from mmseg_margin.report import ABSENT, Table
 from mmseg_margin.stats import ClassStats, plot_stats
-from mmseg_margin.stats.table import margin_columns
+from mmseg_margin.stats.display import margin_columns
 
 from .results import Comparison
 

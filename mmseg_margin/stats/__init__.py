@@ -4,9 +4,8 @@ from .cache import StatsCache
 from .check import LabelReport, check_labels
 from .class_stats import ClassStats, Provenance
 from .collect import Collected, collect_stats
-from .label_sums import LabelRange
-from .plot import plot_stats
-from .table import format_table
+from .display import format_table, plot_stats
+from .scan import LabelRange
 from .weights import WEIGHT_METHODS, check_weight_method, class_weights
 
 __all__ = [

@@ -1,8 +1,8 @@
 """From a built data set, through its wrappers, to its annotation files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from torch.utils.data import Subset
 from mmseg_margin.errors import DataSetError
 
 from .loaders import LabelLoader, make_loader
+
+Leaf = tuple[Any, LabelLoader]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Annotation:
         return str(info.get('seg_map_path') or info.get('img_path', '?'))
 
 
-class Annotations(Sequence[Annotation]):
+class Annotations:
     """Annotations that are made when asked for; slices are as cheap.
 
     An info takes about a kilobyte, a row of numbers 24 bytes.
@@ -38,45 +40,32 @@ class Annotations(Sequence[Annotation]):
         rows: Position, leaf and index in the leaf of each, (n, 3).
     """
 
-    def __init__(
-        self,
-        leaves: Sequence[tuple[Any, LabelLoader]],
-        rows: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, leaves: list[Leaf], rows: NDArray[np.int64]) -> None:
         self._leaves = leaves
         self._rows = rows
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Annotation: ...
+    def __getitem__(self, part: slice) -> 'Annotations':
+        return Annotations(self._leaves, self._rows[part])
 
-    @overload
-    def __getitem__(self, index: slice) -> 'Annotations': ...
-
-    def __getitem__(self, index: int | slice) -> 'Annotation | Annotations':
-        if isinstance(index, slice):
-            return Annotations(self._leaves, self._rows[index])
-        position, leaf, index_in_leaf = self._rows[index].tolist()
-        dataset, loader = self._leaves[leaf]
-        return Annotation(
-            position, dataset.get_data_info(index_in_leaf), loader
-        )
+    def __iter__(self) -> Iterator[Annotation]:
+        for position, leaf, index in self._rows.tolist():
+            dataset, loader = self._leaves[leaf]
+            yield Annotation(position, dataset.get_data_info(index), loader)
 
 
 def list_annotations(dataset: Any) -> Annotations:
     """Every annotation once: repeats are left out, concatenations kept."""
-    leaves: list[tuple[Any, LabelLoader]] = []
+    leaves: list[Leaf] = []
     pairs = _walk(dataset, leaves)
     return Annotations(
         leaves, np.insert(pairs, 0, np.arange(len(pairs)), axis=1)
     )
 
 
-def _walk(
-    dataset: Any, leaves: list[tuple[Any, LabelLoader]]
-) -> NDArray[np.int64]:
+def _walk(dataset: Any, leaves: list[Leaf]) -> NDArray[np.int64]:
     """Leaf and index of each sample, (n, 2); adds to ``leaves``."""
     if hasattr(dataset, 'datasets'):  # ConcatDataset
         return np.concatenate([_walk(x, leaves) for x in dataset.datasets])

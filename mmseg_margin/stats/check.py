@@ -20,8 +20,8 @@ from .heads import (
     label_heads,
     tolerates_absent_classes,
 )
-from .label_sums import LabelRange
 from .problems import FILES_SHOWN, Group, Kind
+from .scan import LabelRange
 
 WARNING_KINDS = (Kind.WRAPPED,)
 VALUES_SHOWN = 8
@@ -116,7 +116,7 @@ def _build(cfg: Mapping[str, Any]) -> Any:
 
 
 def _describe(kind: Kind, group: Group, collected: Collected) -> str:
-    headline, fix = kind.headline, kind.fix
+    headline, fix = kind.value
     if kind is Kind.VALUE:
         fix = _fix_values(sorted(group.values), collected)
         most = group.values.most_common(VALUES_SHOWN)

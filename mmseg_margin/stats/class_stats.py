@@ -110,18 +110,13 @@ class ClassStats:
                 'classes differ, so the statistics cannot be merged: '
                 f'{self.classes} and {other.classes}.'
             )
-        sums = {
-            name: [
-                a + b
-                for a, b in zip(
-                    getattr(self, name), getattr(other, name), strict=True
-                )
-            ]
+        pairs = {
+            name: zip(getattr(self, name), getattr(other, name), strict=True)
             for name in PER_CLASS
         }
         return ClassStats(
             self.classes,
-            **sums,
+            **{name: [a + b for a, b in x] for name, x in pairs.items()},
             ignored=self.ignored + other.ignored,
             provenance=self.provenance.merge(other.provenance),
         )

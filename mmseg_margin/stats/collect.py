@@ -20,9 +20,8 @@ from .annotations import Annotations, list_annotations
 from .cache import StatsCache
 from .class_stats import ClassStats, Provenance
 from .fingerprint import stamp_on_all_ranks, why_not_to_keep
-from .label_sums import LabelRange, LabelSums
 from .problems import Kind, Problems
-from .scan import scan
+from .scan import LabelRange, LabelSums, scan
 
 
 class Collected(NamedTuple):
@@ -128,15 +127,14 @@ def _scan_on_all_ranks(
             annotations[rank::world_size], labels, num_threads, rank == 0
         )
     finally:  # a rank that fails tells the others, so that none waits for it
-        parts = dist.all_gather_object((problems, _views(annotations)))
+        parts = dist.all_gather_object((problems, _listing(annotations)))
     failed = [i for i, (part, _) in enumerate(parts) if part is None]
     if failed:
         raise DataSetError(
             f'Reading the labels failed on rank {failed}: see the error there.'
         )
-    views = [view for _, view in parts]
-    neighbours = zip(views, views[1:] + views[:1], strict=True)
-    if any(a[::2] != b[:2] for a, b in neighbours):
+    own, of_next = zip(*(listing for _, listing in parts), strict=True)
+    if of_next != own[1:] + own[:1]:
         raise DataSetError(
             'The ranks do not see the same label files: check that every '
             'node has the same data set at the same place.'
@@ -150,22 +148,20 @@ def _scan_on_all_ranks(
     return sums, merged
 
 
-def _views(annotations: Annotations) -> tuple[int, str, str]:
-    """The number of labels, a digest of this rank's and of the next's.
+def _listing(annotations: Annotations) -> list[str]:
+    """Digests of the labels of this rank and of those of the next.
 
     If neighbours agree on these, every label is read by exactly one rank,
     and none of them has to look at more than two shares.
     """
     rank, world_size = dist.get_dist_info()
-    if world_size == 1:
-        return len(annotations), '', ''
     digests = []
-    for share in (rank, (rank + 1) % world_size):
-        digest = hashlib.sha256()
+    for share in (rank, (rank + 1) % world_size) if world_size > 1 else ():
+        digest = hashlib.sha256(b'%d' % len(annotations))
         for annotation in annotations[share::world_size]:
             digest.update(os.fsencode(annotation.label_path) + b'\0')
         digests.append(digest.hexdigest())
-    return len(annotations), digests[0], digests[1]
+    return digests or ['', '']
 
 
 def _make_stats(

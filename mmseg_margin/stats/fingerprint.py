@@ -13,7 +13,7 @@ from mmseg_margin.terminal import printable
 
 from .annotations import Annotation, Annotations
 from .class_stats import JSON_FORMAT
-from .label_sums import LabelRange
+from .scan import LabelRange
 
 MODULUS = 2**256
 # A file changed twice within the resolution of its time looks as if it had

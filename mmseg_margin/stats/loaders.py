@@ -17,7 +17,6 @@ from mmseg.datasets.transforms import LoadAnnotations
 from numpy.typing import NDArray
 from PIL import Image
 
-from .file_checks import check_label_file, check_regular
 from .histogram import (
     NUM_VALUES,
     DecodedLabel,
@@ -26,6 +25,7 @@ from .histogram import (
     decode,
     histogram_of_any_type,
 )
+from .problems import check_label_file, check_regular
 
 UPSTREAM_PACKAGES = ('mmcv', 'mmseg')
 COLOUR_CHANNELS = (3, 4)

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmseg_margin.stats.file_checks import LOADING_ERRORS
 from mmseg_margin.stats.histogram import (
     NotAnIndexMapError,
     decode,
     histogram,
 )
+from mmseg_margin.stats.problems import LOADING_ERRORS
 from tests.stats.builders import bomb_png, write_png
 
 RNG = np.random.default_rng(0)

@@ -17,8 +17,7 @@ from PIL import Image
 
 from mmseg_margin.stats import LabelRange
 from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.file_checks import LOADING_ERRORS
-from mmseg_margin.stats.problems import FILES_SHOWN, Kind
+from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Kind
 from mmseg_margin.stats.scan import scan
 from tests.stats.builders import open_set
 from tests.torture.hostile_labels import LabelFile, label_files

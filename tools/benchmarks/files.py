@@ -16,8 +16,7 @@ from rich.table import Table
 from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
 from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.fingerprint import stamp
-from mmseg_margin.stats.label_sums import LabelSums
-from mmseg_margin.stats.scan import scan
+from mmseg_margin.stats.scan import LabelSums, scan
 
 from .scan_labels import NUM_CLASSES, open_labels, write_labels
 
