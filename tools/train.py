@@ -4,6 +4,7 @@ import argparse
 import os
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
+from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
@@ -40,6 +41,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='only these heads, for example decode_head',
     )
     parser.add_argument(
+        '--no-fused-loss',
+        action='store_true',
+        help="let mmseg up-sample the scores and compute the heads' losses",
+    )
+    parser.add_argument(
         '--resume',
         action='store_true',
         help='go on from the latest checkpoint in the work dir',
@@ -68,6 +74,8 @@ def main(argv: list[str] | None = None) -> None:
     cfg = load_config(args.config, args.cfg_options)
     if args.loss:
         train_with(cfg, args.loss, args.loss_heads)
+    if not args.no_fused_loss:
+        add_fused_loss_hook(cfg)
     cfg.launcher = args.launcher
     cfg.resume = args.resume
     set_work_dir(cfg, args.config, args.work_dir)

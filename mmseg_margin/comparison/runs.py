@@ -9,6 +9,7 @@ from mmengine.config import Config, ConfigDict
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import flags
+from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.tooling.training_flags import without_validation
 from mmseg_margin.walks import add_hook, add_import, leaf_datasets
@@ -62,6 +63,7 @@ def run_config(
     """The whole config of one run, ready to be trained and tested."""
     cfg = copy.deepcopy(base)
     train_with(cfg, run.objective)
+    add_fused_loss_hook(cfg)
     cfg.comparison = ConfigDict(name=run.name, seed=run.seed)
     cfg.work_dir = str(run.folder)
     cfg.load_from = init.format(seed=run.seed) if init else None

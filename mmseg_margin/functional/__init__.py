@@ -25,6 +25,7 @@ from .objective import (
     rho_margin_loss,
 )
 from .settings import FORMS, LossSettings, OffsetSettings
+from .strips import upsampled_stage
 
 __all__ = [
     'ABSENT_CLASS_POLICIES',
@@ -49,4 +50,5 @@ __all__ = [
     'reference_loss',
     'rho_margin_loss',
     'tau_of_largest_offset',
+    'upsampled_stage',
 ]

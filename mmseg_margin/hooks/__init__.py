@@ -2,6 +2,12 @@
 
 from .class_stats_hook import ClassStatsHook
 from .exact_resume_hook import ExactResumeHook
+from .fused_loss_hook import FusedLossHook
 from .swap_loss_hook import SwapLossHook
 
-__all__ = ['ClassStatsHook', 'ExactResumeHook', 'SwapLossHook']
+__all__ = [
+    'ClassStatsHook',
+    'ExactResumeHook',
+    'FusedLossHook',
+    'SwapLossHook',
+]

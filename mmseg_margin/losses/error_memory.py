@@ -29,6 +29,7 @@ class ErrorMemory(nn.Module):
         self.levels = levels
         self.memory = memory
         self.is_empty = True
+        self._batch: Tensor | None = None
         # Rows of the histograms: own pixels, other pixels.
         for name in ('share', 'histograms'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -54,23 +55,21 @@ class ErrorMemory(nn.Module):
         """What the errors of own and other pixels weigh now, (2, K, L)."""
         return jaccard_weights(self.share, self.histograms)
 
-    def weights_with(self, batch: Tensor) -> Tensor:
-        """The weights for a batch, whose histograms are then remembered."""
-        if self.starts_anew:
-            self.update(batch)
-            return self.weights()
-        weights = self.weights()
-        self.update(batch)
-        return weights
-
     @property
     def starts_anew(self) -> bool:
         """Whether there is nothing to go by but the batch itself."""
         return self.is_empty or self.memory == 0
 
+    def collect(self, part: Tensor) -> None:
+        """Take note of the histograms (2, K, L) of a part of a batch."""
+        self._batch = part if self._batch is None else self._batch + part
+
     @torch.no_grad()
-    def update(self, batch: Tensor) -> None:
-        """Take in the histograms (2, K, L) of a batch, over all ranks."""
+    def remember(self, nothing: bool = False) -> None:
+        """Mix the batch into the memory, over all ranks, or forget it."""
+        batch, self._batch = self._batch, None
+        if batch is None or nothing:
+            return
         batch = batch.to(self.histograms)
         all_reduce(batch)
         # A class that was not seen keeps its errors.

@@ -1,7 +1,7 @@
 """MarginCalibrationLoss: the configuration of the margin-calibrated loss."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from mmseg_margin.functional import (
 from mmseg_margin.stats import ClassStats
 
 from .error_memory import ErrorMemory
-from .pixel_wise_loss import PixelWiseLoss
+from .pixel_wise_loss import PixelWiseLoss, Result
 from .presets import settings_of
 from .validation import warn_of_large_offsets
 
@@ -152,6 +152,19 @@ class MarginCalibrationLoss(PixelWiseLoss):
         if self.errors is not None and 'errors' in state:
             self.errors.load(state['errors'])
 
+    def in_one_step(self, compute: Callable[[], Result]) -> Result:
+        """Let the Jaccard form remember the errors of each batch."""
+        if self.errors is None or not self.training:
+            return compute()
+        starts_anew = self.errors.starts_anew
+        if starts_anew:
+            with torch.no_grad():
+                compute()
+            self.errors.remember()
+        result = compute()
+        self.errors.remember(nothing=starts_anew)
+        return result
+
     def pixel_losses(
         self, scores: Tensor, label: Tensor, ignore_index: int
     ) -> Tensor:
@@ -191,16 +204,15 @@ class MarginCalibrationLoss(PixelWiseLoss):
         )
         if self.training:
             step = PIXEL_STRIDE if label.dim() == 3 else 1
-            batch = error_histograms(
-                _thinned(error.detach(), step),
-                _thinned(own, step),
-                _thinned(labelled, step),
-                memory.levels,
+            memory.collect(
+                error_histograms(
+                    _thinned(error.detach(), step),
+                    _thinned(own, step),
+                    _thinned(labelled, step),
+                    memory.levels,
+                )
             )
-            weights = memory.weights_with(batch)
-        else:
-            weights = memory.weights()
-        loss = jaccard_form_loss(error, own, weights)
+        loss = jaccard_form_loss(error, own, memory.weights())
         loss = loss + self.settings.log_share / self.settings.nats * log_loss
         return torch.where(labelled, loss, 0.0)
 

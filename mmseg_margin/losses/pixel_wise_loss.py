@@ -4,17 +4,25 @@ Class weights that are given or follow from the statistics, the average,
 autocast, heads with one channel, and the checks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from mmseg_margin.errors import SettingError
+from mmseg_margin.functional import upsampled_stage
 from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
 
-from .averaging import check_reduction, pixel_shares, reduce_pixels
+from .averaging import (
+    PixelShares,
+    check_reduction,
+    pixel_shares,
+    reduce_pixels,
+)
 from .validation import NoStatisticsError, check_labels, check_loss_name
 
+Result = TypeVar('Result')
 ClassWeight = Sequence[float] | str | float | None
 
 
@@ -133,6 +141,10 @@ class PixelWiseLoss(nn.Module):
         """(N, K, H, W) and (N, H, W) to (N, H, W), 0 where ignored."""
         raise NotImplementedError
 
+    def in_one_step(self, compute: Callable[[], Result]) -> Result:
+        """What a step computes, whatever is to be done before and after."""
+        return compute()
+
     def forward(
         self,
         cls_score: Tensor,
@@ -148,19 +160,61 @@ class PixelWiseLoss(nn.Module):
         self.check(scores, label, ignore_index)
         reduction = reduction_override or self.reduction
         with torch.autocast(scores.device.type, enabled=False):
-            loss = self.pixel_losses(scores, label, ignore_index)
-            shares = pixel_shares(
-                label,
-                weight,
-                self.class_weight if len(self.class_weight) else None,
-                reduction,
-                avg_factor,
-                ignore_index,
-                self.avg_non_ignore,
-                self.global_mean and self.training,
+            loss = self.in_one_step(
+                lambda: self.pixel_losses(scores, label, ignore_index)
+            )
+            shares = self._shares(
+                label, ignore_index, weight, avg_factor, reduction
             )
             loss = reduce_pixels(loss, shares, reduction)
         return self.loss_weight * loss
+
+    def fused_stage(
+        self,
+        low_scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        align_corners: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of up-sampled scores, and how many pixels they hit.
+
+        Scores (N, K, h, w) are up-sampled to the labels (N, H, W) piece by
+        piece, so that they are never there at full size.
+        """
+        self.check(low_scores, label, ignore_index)
+        with torch.autocast(low_scores.device.type, enabled=False):
+            shares = self._shares(label, ignore_index)
+            result = self.in_one_step(
+                lambda: upsampled_stage(
+                    low_scores,
+                    label,
+                    lambda s, y: self.pixel_losses(s, y, ignore_index),
+                    pixel_weight=shares.weights,
+                    ignore_index=ignore_index,
+                    align_corners=align_corners,
+                )
+            )
+            loss = self.loss_weight * result.loss / shares.divisor
+        return loss, result.hits
+
+    def _shares(
+        self,
+        label: Tensor,
+        ignore_index: int,
+        weight: Tensor | None = None,
+        avg_factor: float | Tensor | None = None,
+        reduction: str | None = None,
+    ) -> PixelShares:
+        return pixel_shares(
+            label,
+            weight,
+            self.class_weight if len(self.class_weight) else None,
+            reduction or self.reduction,
+            avg_factor,
+            ignore_index,
+            self.avg_non_ignore,
+            self.global_mean and self.training,
+        )
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         """Raise where the statistics or the labels do not fit the scores."""

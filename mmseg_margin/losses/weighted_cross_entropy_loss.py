@@ -59,8 +59,11 @@ class WeightedCrossEntropyLoss(PixelWiseLoss):
         reduction: str = 'mean',
         loss_weight: float = 1.0,
         loss_name: str = 'loss_ce',
+        avg_non_ignore: bool = True,
     ) -> None:
-        super().__init__(class_weight, reduction, loss_weight, loss_name)
+        super().__init__(
+            class_weight, reduction, loss_weight, loss_name, avg_non_ignore
+        )
 
     def pixel_losses(
         self, scores: Tensor, label: Tensor, ignore_index: int

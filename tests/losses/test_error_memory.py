@@ -111,7 +111,8 @@ def test_an_unseen_class_keeps_its_errors():
     batch = torch.ones(2, K, 4)
     batch[0, 3] = 0
     for _ in range(500):
-        memory.update(batch)
+        memory.collect(batch)
+        memory.remember()
     assert torch.equal(memory.histograms[0, 3], before)
     assert memory.weights().isfinite().all()
     assert (memory.weights() >= 0).all()

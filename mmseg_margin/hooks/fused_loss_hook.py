@@ -1,0 +1,63 @@
+"""FusedLossHook: the loss stage without scores at full resolution."""
+
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmengine.logging import print_log
+from mmseg.registry import HOOKS
+
+from mmseg_margin.compat import replace_loss_stage, restore_loss_stage
+from mmseg_margin.losses.fused_stage import (
+    FusedStage,
+    fusable,
+    losses_of,
+    why_not_fused,
+)
+from mmseg_margin.walks import add_hook, add_import, heads_of_model
+
+
+@HOOKS.register_module()
+class FusedLossHook(Hook):
+    """Computes up-sampling, losses and ``acc_seg`` of the heads in one pass.
+
+    mmseg up-samples the scores of a head to the size of the labels, and its
+    losses, their gradients and the accuracy each walk through these tensors.
+    Here they are never there: less time and memory, the same numbers. Heads
+    with a stage of their own, with a sampler or with other losses than
+    cross-entropy, the focal loss and the margin loss keep mmseg's stage.
+
+    Example:
+        >>> custom_hooks = [dict(type='FusedLossHook')]
+    """
+
+    # After the losses were swapped and have their class weights.
+    priority = 'LOW'
+
+    def before_train(self, runner: Any) -> None:
+        """Replace the stage of every head that can be served."""
+        fused, kept = [], []
+        for name, head in heads_of_model(runner.model).items():
+            reason = why_not_fused(head)
+            if reason is not None:
+                kept.append(f'{name} keeps its loss stage, because {reason}.')
+                continue
+            device = next(head.parameters()).device
+            losses = [fusable(loss) for loss in losses_of(head)]
+            stage = FusedStage([x.to(device) for x in losses if x is not None])
+            replace_loss_stage(head, stage)
+            fused.append(name)
+        if fused:
+            kept.insert(0, f'{", ".join(fused)}: fused loss stage.')
+        if kept:
+            print_log(' '.join(kept), logger='current')
+
+    def after_train(self, runner: Any) -> None:
+        for head in heads_of_model(runner.model).values():
+            restore_loss_stage(head)
+
+
+def add_fused_loss_hook(cfg: Config) -> None:
+    """Let a config train with fused loss stages, wherever it is read."""
+    add_import(cfg, 'mmseg_margin')
+    add_hook(cfg, 'FusedLossHook')

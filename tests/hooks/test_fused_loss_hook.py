@@ -1,0 +1,213 @@
+"""FusedLossHook: the numbers of mmseg, head by head and in a training."""
+
+import copy
+import pickle
+from types import SimpleNamespace
+
+import pytest
+import torch
+from mmengine.registry import init_default_scope
+from mmengine.runner import Runner
+from mmengine.structures import PixelData
+from mmseg.registry import MODELS
+from mmseg.structures import SegDataSample
+from torch import nn
+
+from mmseg_margin.hooks import FusedLossHook
+from tests.hooks.builders import head
+from tests.processes import run_ranks
+from tests.small_training import PLAIN, train, training_config
+from tests.stats.builders import write_set
+
+COUNTS = [900, 80, 15, 5]
+MARGIN = {
+    'type': 'MarginCalibrationLoss',
+    'class_counts': COUNTS,
+    'backend': 'eager',
+}
+CE = {'type': 'CrossEntropyLoss'}
+WEIGHTS = [0.5, 1.0, 2.0, 4.0]
+LOSSES = {
+    'paper': MARGIN,
+    'authors': {**MARGIN, 'preset': 'authors', 'loss_weight': 0.4},
+    'recommended': {**MARGIN, 'preset': 'recommended'},
+    'softmax': {**MARGIN, 'form': 'softmax', 'focus': 2.0},
+    'ce': CE,
+    'ce of labelled pixels': {**CE, 'avg_non_ignore': True},
+    'wce': {'type': 'WeightedCrossEntropyLoss', 'class_weight': WEIGHTS},
+    'wfocal': {'type': 'SoftmaxFocalLoss', 'class_weight': WEIGHTS},
+    'sum': {**MARGIN, 'reduction': 'sum'},
+    'list': [CE, {**MARGIN, 'form': 'target'}, {**CE, 'loss_weight': 0.5}],
+}
+
+
+class Heads(nn.Module):
+    """What a hook looks for in a model."""
+
+    def __init__(self, *configs):
+        super().__init__()
+        init_default_scope('mmseg')
+        self.decode_head = nn.ModuleList(map(MODELS.build, configs))
+
+
+def fuse(*configs):
+    model = Heads(*configs)
+    FusedLossHook().before_train(SimpleNamespace(model=model))
+    return model.decode_head
+
+
+def samples(labels):
+    return [
+        SegDataSample(gt_sem_seg=PixelData(data=label[None]))
+        for label in labels
+    ]
+
+
+def log_and_gradient(head, scores, labels):
+    scores = scores.clone().requires_grad_()
+    log = head.loss_by_feat(scores, samples(labels))
+    sum(value for key, value in log.items() if 'loss' in key).backward()
+    return {**log, 'gradient': scores.grad}
+
+
+@pytest.fixture
+def batch():
+    torch.manual_seed(0)
+    labels = torch.randint(0, 4, (2, 24, 32))
+    labels[0, :9] = 255
+    return torch.randn(2, 4, 6, 8), labels
+
+
+@pytest.mark.parametrize('name', LOSSES)
+def test_it_is_mmsegs_stage(name, batch):
+    config = head(LOSSES[name])
+    (fused,) = fuse(config)
+    actual = log_and_gradient(fused, *batch)
+    expected = log_and_gradient(MODELS.build(config), *batch)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    assert 'loss_by_feat' in vars(fused)
+
+
+@pytest.mark.parametrize('size', [(24, 32), (12, 16), (7, 9)])
+@pytest.mark.parametrize('align_corners', [False, True])
+def test_any_size(size, align_corners, batch):
+    config = head(CE, align_corners=align_corners)
+    scores = torch.randn(2, 4, *size)
+    actual = log_and_gradient(*fuse(config), scores, batch[1])
+    expected = log_and_gradient(MODELS.build(config), scores, batch[1])
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_labels_it_is_a_connected_zero(batch):
+    scores, labels = batch
+    log = log_and_gradient(*fuse(head(MARGIN)), scores, labels.fill_(255))
+    assert log['loss_margin'] == 0
+    assert (log['gradient'] == 0).all()
+
+
+def test_under_autocast(batch):
+    scores, labels = batch
+    (fused,) = fuse(head(MARGIN))
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        half = log_and_gradient(fused, scores.bfloat16(), labels)
+    full = log_and_gradient(fused, scores.bfloat16().float(), labels)
+    assert half['loss_margin'].dtype == torch.float32
+    assert half.pop('gradient').dtype == torch.bfloat16
+    torch.testing.assert_close(half['loss_margin'], full['loss_margin'])
+
+
+def test_a_fused_head_is_copied_and_pickled(batch):
+    (fused,) = fuse(head(MARGIN))
+    expected = log_and_gradient(fused, *batch)
+    for twin in (copy.deepcopy(fused), pickle.loads(pickle.dumps(fused))):
+        assert twin.loss_by_feat.args[0] is twin
+        torch.testing.assert_close(log_and_gradient(twin, *batch), expected)
+
+
+UNSERVED = {
+    'samples pixels': head(CE, sampler={'type': 'OHEMPixelSampler'}),
+    'trained with DiceLoss': head([CE, {'type': 'DiceLoss'}]),
+    'trained with CrossEntropyLoss': head({**CE, 'use_sigmoid': True}),
+    'trained with MarginCalibrationLoss': head(
+        {**MARGIN, 'reduction': 'none'}
+    ),
+    'one channel': head(CE, num_classes=2, out_channels=1),
+    'a loss stage of its own': {
+        **head(CE),
+        'type': 'STDCHead',
+        'boundary_threshold': 0.1,
+    },
+}
+
+
+def test_all_others_keep_mmsegs_stage(monkeypatch):
+    said = []
+    monkeypatch.setattr(
+        'mmseg_margin.hooks.fused_loss_hook.print_log',
+        lambda text, **_: said.append(text),
+    )
+    heads = fuse(*UNSERVED.values(), head(CE))
+    fused = ['loss_by_feat' in vars(module) for module in heads]
+    assert fused == [False] * len(UNSERVED) + [True]
+    (text,) = said
+    assert all(reason in text for reason in UNSERVED)
+    assert 'decode_head.6: fused' in text
+
+
+def small_config(root, work_dir, fused, **settings):
+    config = training_config(
+        root, work_dir, max_iters=20, pipeline=PLAIN, **settings
+    )
+    config.model.auxiliary_head = copy.deepcopy(config.model.decode_head)
+    config.model.auxiliary_head.loss_decode = {**CE, 'loss_weight': 0.4}
+    config.optim_wrapper.accumulative_counts = 2
+    config.default_hooks.checkpoint.interval = 10
+    config.custom_hooks += [
+        {'type': 'EMAHook'},
+        *[{'type': 'FusedLossHook'}] * fused,
+    ]
+    return config
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+    return write_set(tmp_path_factory.mktemp('set'), 6)
+
+
+def test_a_training_ends_with_the_same_weights(root, tmp_path):
+    ordinary, fused = (
+        train(small_config(root, tmp_path / str(flag), flag))
+        for flag in (False, True)
+    )
+    torch.testing.assert_close(fused, ordinary, rtol=0, atol=1e-5)
+    resumed = train(
+        small_config(
+            root,
+            tmp_path / 'resumed',
+            True,
+            load_from=str(tmp_path / 'True' / 'iter_10.pth'),
+            resume=True,
+        )
+    )
+    torch.testing.assert_close(resumed, fused, rtol=0, atol=1e-6)
+
+
+def train_rank(root, work_dir, fused):
+    config = small_config(root, work_dir / str(fused), fused)
+    parts = config.to_dict()
+    parts.pop('custom_imports')
+    wrapper = {'type': 'MMDistributedDataParallel', 'device_ids': None}
+    runner = Runner(
+        **parts, launcher='pytorch', cfg={'model_wrapper_cfg': wrapper}
+    )
+    return runner.train().module.state_dict()
+
+
+def test_on_two_ranks(root, tmp_path):
+    for fused in (False, True):
+        ranks = run_ranks(
+            2, train_rank, tmp_path / f'ranks{fused}', root, tmp_path, fused
+        )
+        if not fused:
+            ordinary = ranks
+    torch.testing.assert_close(ranks, ordinary, rtol=0, atol=1e-5)
