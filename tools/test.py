@@ -4,17 +4,17 @@ import argparse
 import os
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
-from mmseg_margin.evaluation import flags, make_submission, use_tta
+from mmseg_margin.evaluation import make_submission, use_tta
 from mmseg_margin.evaluation.tta import MODES
+from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
-    load_config,
+    open_config,
     prepare_for_device,
-    set_work_dir,
 )
-from mmseg_margin.tooling.ranks import init_distributed, watch_ranks
+from mmseg_margin.tooling.ranks import watch_ranks
 from mmseg_margin.walks import add_hook
 
 
@@ -61,15 +61,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    cfg = load_config(args.config, args.cfg_options)
-    cfg.launcher = args.launcher
+    cfg = open_config(args)
     cfg.load_from = args.checkpoint
-    set_work_dir(cfg, args.config, args.work_dir)
     flags.check_test(cfg)
     if args.show or args.show_dir:
         flags.show_predictions(cfg, args.show, args.show_dir, args.wait_time)
-    init_distributed(cfg)
     prepare_for_device(cfg)
     if args.tta:
         use_tta(cfg, args.tta)

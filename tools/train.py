@@ -1,27 +1,21 @@
 """Train a segmentor: upstream's flags, and ``--loss`` for any config."""
 
 import argparse
-import os
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
+from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
-    load_config,
+    open_config,
     prepare_for_device,
-    set_work_dir,
 )
-from mmseg_margin.tooling.ranks import init_distributed, watch_ranks
+from mmseg_margin.tooling.ranks import watch_ranks
 from mmseg_margin.tooling.resume import resume_training
-from mmseg_margin.tooling.training_flags import (
-    scale_learning_rate,
-    use_amp,
-    without_validation,
-)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -70,23 +64,19 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    cfg = load_config(args.config, args.cfg_options)
+    cfg = open_config(args)
     if args.loss:
         train_with(cfg, args.loss, args.loss_heads)
     if not args.no_fused_loss:
         add_fused_loss_hook(cfg)
-    cfg.launcher = args.launcher
     cfg.resume = args.resume
-    set_work_dir(cfg, args.config, args.work_dir)
     if args.amp:
-        use_amp(cfg)
+        flags.use_amp(cfg)
     if args.no_validate:
-        without_validation(cfg)
+        flags.without_validation(cfg)
     if args.auto_scale_lr:
-        scale_learning_rate(cfg)
+        flags.scale_learning_rate(cfg)
     check_folders(cfg, ('train',) if args.no_validate else ('train', 'val'))
-    init_distributed(cfg)
     prepare_for_device(cfg)
     if args.resume:
         resume_training(cfg)

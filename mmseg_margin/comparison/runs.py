@@ -8,10 +8,9 @@ from pathlib import Path
 from mmengine.config import Config, ConfigDict
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.evaluation import flags
 from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
-from mmseg_margin.tooling.training_flags import without_validation
+from mmseg_margin.tooling import flags
 from mmseg_margin.walks import add_hook, add_import, leaf_datasets
 
 from .records import PREDICTIONS
@@ -73,7 +72,7 @@ def run_config(
     _add_curves(cfg, interval)
     # What CurvesHook and the metric are registered by.
     add_import(cfg, 'mmseg_margin.comparison')
-    without_validation(cfg)
+    flags.without_validation(cfg)
     cfg.default_hooks.checkpoint = ConfigDict(
         type='CheckpointHook',
         by_epoch=False,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.terminal import printable
 
 Array = NDArray[np.float64]
@@ -51,14 +52,14 @@ def margin_offsets(
     """
     _check_positive('tau', tau)
     if absent_class not in ABSENT_CLASS_POLICIES:
-        raise ValueError(
+        raise SettingError(
             f'absent_class={absent_class!r} is not one of '
             f'{ABSENT_CLASS_POLICIES}.'
         )
     counts = _as_counts(class_counts)
     present = counts > 0
     if absent_class == 'error' and not present.all():
-        raise ValueError(
+        raise SettingError(
             f'{_name_classes(~present, class_names)} has no labelled pixel, '
             'so its margin-offset is infinite: take it out of the classes, '
             "add images that show it, or set absent_class='zero' or 'max'."
@@ -104,7 +105,7 @@ def margin_ratios(
     background = total - counts
     share = counts / total
     if (background == 0).any():
-        raise ValueError(
+        raise SettingError(
             f'{_name_classes(background == 0, class_names)} holds every '
             'labelled pixel, so there is no margin to calibrate: check the '
             'label mapping, or train with cross-entropy.'
@@ -112,7 +113,7 @@ def margin_ratios(
     denominator = upsilon * background - share * np.sqrt(background)
     if (denominator <= 0).any():
         smallest = (share / np.sqrt(background)).max()
-        raise ValueError(
+        raise SettingError(
             f'upsilon={upsilon} makes mu_k of '
             f'{_name_classes(denominator <= 0, class_names)} infinite or '
             f'negative: choose upsilon above {smallest:.3g}.'
@@ -171,17 +172,17 @@ def optimal_rho_0k(class_counts: ArrayLike, total: float) -> Array:
 def _as_counts(class_counts: ArrayLike) -> Array:
     counts = np.asarray(class_counts, dtype=np.float64)
     if counts.ndim != 1 or len(counts) < 2:
-        raise ValueError(
+        raise SettingError(
             'class_counts must be one count for each of at least two '
             f'classes, got shape {counts.shape}.'
         )
     if not np.isfinite(counts).all() or (counts < 0).any():
-        raise ValueError(
+        raise SettingError(
             'class_counts must be finite and not negative, got '
             f'{counts[~(np.isfinite(counts) & (counts >= 0))].tolist()}.'
         )
     if counts.sum() == 0:
-        raise ValueError(
+        raise SettingError(
             'class_counts are all zero: no labelled pixel was counted; '
             'check the annotation files and ignore_index.'
         )
@@ -190,7 +191,7 @@ def _as_counts(class_counts: ArrayLike) -> Array:
 
 def _check_positive(name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
-        raise ValueError(f'{name} must be positive and finite, got {value}.')
+        raise SettingError(f'{name} must be positive and finite, got {value}.')
 
 
 def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:

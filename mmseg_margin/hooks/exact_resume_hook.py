@@ -8,7 +8,11 @@ from mmengine.registry import DATA_SAMPLERS
 from mmseg.registry import HOOKS
 from torch.utils.data import DataLoader
 
-from mmseg_margin.compat import draw_batches_from
+from mmseg_margin.compat import (
+    draw_batches_from,
+    is_endless,
+    loader_settings,
+)
 from mmseg_margin.errors import SettingError
 
 from .seeded_batches import SeededBatchSampler, seed_generators
@@ -50,8 +54,7 @@ class ExactResumeHook(Hook):
 
     def _seeded_loader(self, runner: Any) -> DataLoader:
         loader = runner.train_dataloader
-        # A runner need not have a config, but it keeps what it builds lazily.
-        settings = runner._train_dataloader
+        settings = loader_settings(runner)
         if not isinstance(settings, dict) or settings.get('batch_sampler'):
             raise SettingError(
                 'ExactResumeHook needs a train_dataloader given as a config, '
@@ -70,7 +73,7 @@ class ExactResumeHook(Hook):
                 loader.drop_last,
                 self.seed,
                 runner.iter,
-                endless=hasattr(runner.train_loop, 'dataloader_iterator'),
+                endless=is_endless(runner.train_loop),
             ),
             num_workers=loader.num_workers,
             collate_fn=loader.collate_fn,

@@ -1,6 +1,7 @@
 """From a config file to a runner, on a GPU or without one."""
 
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.walks import nodes, registered_name
 
 from .progress import show_progress
+from .ranks import init_distributed
 
-NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 # The name in mmcv's registry and that of the class.
 SYNC_BN = ('SyncBN', 'SyncBatchNorm')
 AMP = 'AmpOptimWrapper'
+NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 
 
 def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
@@ -43,16 +45,24 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     return cfg
 
 
-def set_work_dir(cfg: Config, path: str, work_dir: str | None) -> None:
-    """Upstream's priority: the flag, the config, the config's name."""
-    default = os.path.join('work_dirs', Path(path).stem)
-    cfg.work_dir = work_dir or cfg.get('work_dir') or default
+def open_config(args: Namespace) -> Config:
+    """The config of a tool that runs it, with upstream's common flags.
+
+    The work dir is the flag's, the config's, or named after the config.
+    """
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    cfg = load_config(args.config, args.cfg_options)
+    cfg.launcher = args.launcher
+    default = os.path.join('work_dirs', Path(args.config).stem)
+    cfg.work_dir = args.work_dir or cfg.get('work_dir') or default
+    return cfg
 
 
 def prepare_for_device(cfg: Config) -> None:
-    """Without CUDA, replace what needs it, and say so once."""
+    """Let the ranks meet; without CUDA replace what needs it, and say so."""
     if torch.cuda.is_available():
-        return
+        return  # the runner opens the process group
+    init_distributed(cfg)
     changes = []
     sync_bn = [
         node

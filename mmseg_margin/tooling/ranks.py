@@ -41,9 +41,10 @@ def init_distributed(cfg: Config) -> None:
     mmengine selects a CUDA device before it opens any group, gloo's too. As
     there, ``env_cfg.dist_cfg.timeout`` is in seconds.
     """
-    if cfg.launcher == 'none' or torch.cuda.is_available():
+    launcher = cfg.get('launcher', 'none')
+    if launcher == 'none':
         return
-    _set_rank_variables(cfg.launcher)
+    _set_rank_variables(launcher)
     dist_cfg = (cfg.get('env_cfg') or {}).get('dist_cfg') or {}
     seconds = dist_cfg.get('timeout')
     try:

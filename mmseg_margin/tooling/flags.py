@@ -1,4 +1,4 @@
-"""What the flags of ``tools/test.py`` change in a config."""
+"""What the flags of ``tools/train.py`` and ``test.py`` do to a config."""
 
 import inspect
 from pathlib import Path
@@ -10,6 +10,39 @@ from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.walks import add_hook, registered_name
 
 METRIC_CHOICES = ('tail', 'bound', 'gap', 'cityscapes')
+
+
+def use_amp(cfg: Config) -> None:
+    """Mixed precision with a dynamic loss scale."""
+    wrapper = cfg.optim_wrapper
+    name = registered_name({'type': 'OptimWrapper', **wrapper})
+    if name == 'AmpOptimWrapper':
+        return
+    if name != 'OptimWrapper':
+        raise SettingError(
+            f'--amp works with OptimWrapper, not with {name}: set '
+            "optim_wrapper.type='AmpOptimWrapper' in the config."
+        )
+    wrapper.type = 'AmpOptimWrapper'
+    wrapper.loss_scale = 'dynamic'
+
+
+def without_validation(cfg: Config) -> None:
+    """Take out everything that evaluates while training."""
+    for key in ('val_cfg', 'val_dataloader', 'val_evaluator'):
+        cfg[key] = None
+    checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
+    checkpoint.pop('save_best', None)
+
+
+def scale_learning_rate(cfg: Config) -> None:
+    """Turn on mmengine's linear scaling rule."""
+    if not (cfg.get('auto_scale_lr') or {}).get('base_batch_size'):
+        raise SettingError(
+            '--auto-scale-lr needs auto_scale_lr.base_batch_size in the '
+            'config: set it to the batch size that its learning rate is for.'
+        )
+    cfg.auto_scale_lr.enable = True
 
 
 def check_test(cfg: Config) -> None:

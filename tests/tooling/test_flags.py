@@ -3,7 +3,7 @@
 import pytest
 from mmengine.config import Config
 
-from mmseg_margin.evaluation import flags
+from mmseg_margin.tooling import flags
 
 
 def make_cfg(**kwargs) -> Config:
