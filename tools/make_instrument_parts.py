@@ -1,6 +1,7 @@
 """Make the embedded data set of instrument parts."""
 
 import argparse
+import os
 from pathlib import Path
 
 from instrument_synthesis import (
@@ -15,6 +16,9 @@ from instrument_synthesis.writer import FORMATS
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.progress import Progress
 
+# Where the recipes look as well.
+DATA = 'MMSEG_MARGIN_DATA'
+
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
     default = Settings()
@@ -25,7 +29,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--out',
         type=Path,
-        default=Path('data/instrument_parts'),
+        default=Path(os.environ.get(DATA, 'data'), 'instrument_parts'),
         help='folder to make',
     )
     parser.add_argument(

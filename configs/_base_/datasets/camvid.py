@@ -1,7 +1,9 @@
 _base_ = '../pipelines/random-scale_crop-360x480.py'
 crop_size = _base_.train_size
 tta_pipeline = _base_.pipelines.tta
-dataset = dict(type='CamVidDataset', data_root='data/camvid')
+dataset = dict(
+    type='CamVidDataset', data_root='{{$MMSEG_MARGIN_DATA:data}}/camvid'
+)
 train_dataloader = dict(
     batch_size=8,
     num_workers=4,

@@ -1,7 +1,10 @@
 _base_ = '../pipelines/resize-768x768.py'
 crop_size = _base_.train_size
 tta_pipeline = _base_.pipelines.tta
-dataset = dict(type='EndoVisPartsDataset', data_root='data/endovis2017')
+dataset = dict(
+    type='EndoVisPartsDataset',
+    data_root='{{$MMSEG_MARGIN_DATA:data}}/endovis2017',
+)
 train_dataloader = dict(
     batch_size=6,
     num_workers=4,
