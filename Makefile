@@ -79,11 +79,10 @@ $(DEMO)/trained: $(STAMP)
 	@touch $@
 
 # A quick look: three objectives, one seed. docs/results has the whole one.
-RECOMMENDED := margin:form=softmax,log_base=e,focus=2,class_weight=0.2
 compare: $(STAMP)
 	@$(BIN)/python tools/make_instrument_parts.py
 	$(BIN)/python tools/compare.py $(COMPARE_CONFIG) --jobs 2 --seeds 1 \
-	  --losses ce lovasz $(RECOMMENDED) \
+	  --losses ce lovasz margin \
 	  --out work_dirs/compare-$(STACK)
 
 # What make has built, by name: data sets and trainings of yours stand in the

@@ -13,7 +13,7 @@ __all__ = ['__version__']
 if has_mmseg():
     with quiet_import():
         from . import datasets, evaluation, models
-        from .hooks import ClassStatsHook
+        from .hooks import ClassStatsHook, SwapLossHook
         from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
         from .stats import ClassStats
 
@@ -21,6 +21,7 @@ if has_mmseg():
         'ClassStats',
         'ClassStatsHook',
         'MarginCalibrationLoss',
+        'SwapLossHook',
         'WeightedCrossEntropyLoss',
         'datasets',
         'evaluation',

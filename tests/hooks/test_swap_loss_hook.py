@@ -1,18 +1,28 @@
 """SwapLossHook in trainings, and the config that ``--loss`` leaves behind."""
 
 import pytest
+import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
-from mmseg.apis import init_model
+from mmseg.apis import MMSegInferencer, init_model
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook, train_with
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.walks import registered_name
+from tests.processes import run_ranks
 from tests.small_training import add_validation, same_weights, training_config
 from tests.stats.builders import write_set
 
 EAGER = 'margin:backend=eager'
+DDP = {
+    'launcher': 'pytorch',
+    'model_wrapper_cfg': {
+        'type': 'MMDistributedDataParallel',
+        'device_ids': None,
+        'broadcast_buffers': False,
+    },
+}
 
 
 @pytest.fixture(scope='module')
@@ -43,9 +53,6 @@ def test_an_average_of_the_weights_sees_the_new_loss(root, tmp_path):
         loss = model.decode_head.loss_decode
         assert isinstance(loss, MarginCalibrationLoss)
         assert loss.rho_0k.min() > 0
-    kept = runner.model.decode_head.loss_decode
-    runner.call_hook('before_run')
-    assert runner.model.decode_head.loss_decode is kept
 
 
 def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
@@ -63,21 +70,47 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
     """Stock mmengine and mmseg resume it, test it and build its model."""
     cfg = plain_config(root, tmp_path)
     add_validation(cfg, 2)
-    train_with(cfg, EAGER)
-    train_with(cfg, EAGER)
+    for key in ('cfg', 'dataloader', 'evaluator'):
+        cfg[f'test_{key}'] = cfg[f'val_{key}']
+    cfg.test_cfg = {'type': 'TestLoop'}
+    cfg.visualizer = {'type': 'SegLocalVisualizer', 'name': str(tmp_path)}
+    for _ in range(2):
+        train_with(cfg, EAGER)
     assert len(cfg.custom_hooks) == 2
     Runner.from_cfg(cfg).train()
     (path,) = tmp_path.glob('*.py')
+    weights = str(tmp_path / 'iter_2.pth')
+    init_model(str(path), weights, device='cpu')
+    image = str(next(root.glob('img/*')))
+    seen = MMSegInferencer(str(path), weights, device='cpu')(image)
+    assert seen['predictions'].ndim == 2
     dumped = Config.fromfile(path)
     assert dumped.custom_imports['imports'] == ['mmseg_margin']
-    init_model(dumped, str(tmp_path / 'iter_2.pth'), device='cpu')
     dumped.resume, dumped.train_cfg.max_iters = True, 3
     runner = Runner.from_cfg(dumped)
     runner.train()
+    loss = runner.model.decode_head.loss_decode
     assert runner.iter == 3
-    assert isinstance(
-        runner.model.decode_head.loss_decode, MarginCalibrationLoss
+    assert isinstance(loss, MarginCalibrationLoss)
+    assert runner.test()['mIoU'] >= 0
+    assert runner.model.decode_head.loss_decode is loss
+
+
+def train_on_a_rank(root, folder):
+    cfg = plain_config(root, folder)
+    train_with(cfg, EAGER)
+    cfg.merge_from_dict(DDP)
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    return runner.model.module.decode_head.loss_decode.rho_0k
+
+
+def test_on_two_ranks(root, tmp_path):
+    first, second = run_ranks(
+        2, train_on_a_rank, tmp_path / 'ranks', root, tmp_path / 'work'
     )
+    assert first.min() > 0
+    assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize('kind', ['SwapLossHook', SwapLossHook])

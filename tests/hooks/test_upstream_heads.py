@@ -81,6 +81,7 @@ def test_the_readmes_lines_go_with_any_config(tmp_path):
     every = sorted(CONFIGS.glob('[!_]*/*.py'))
     chosen = {*every[::EVERY], *(row.path for row in ROWS)}
     assert len(chosen) >= 100
+    assert len(first_python_block().splitlines()) == 2
     shutil.copytree(CONFIGS, tmp_path / 'configs')
     for path in chosen:
         copied = tmp_path / 'configs' / path.relative_to(CONFIGS)
