@@ -51,7 +51,8 @@ class Annotations:
         return Annotations(self._leaves, self._rows[part])
 
     def __iter__(self) -> Iterator[Annotation]:
-        for position, leaf, index in self._rows.tolist():
+        for row in self._rows:
+            position, leaf, index = row.tolist()
             dataset, loader = self._leaves[leaf]
             yield Annotation(position, dataset.get_data_info(index), loader)
 

@@ -1,26 +1,55 @@
 """ClassStatsHook on several processes, with gloo on the CPU."""
 
 import re
-import time
+from itertools import count
 
 import numpy as np
 import pytest
 
-from tests.hooks.ranks import run_ranks
+from tests.hooks.builders import (
+    dataset_config,
+    labels_read,
+    losses,
+    make_runner,
+)
+from tests.processes import run_ranks
 from tests.stats.builders import write_label_file
 
-SECONDS = 60
+ON_CPU = {'type': 'MMDistributedDataParallel', 'device_ids': None}
+
+
+def train_rank(root, work_dir, loader):
+    """What a rank has seen: the counts, or the error that stopped it."""
+    dataset = dataset_config(root)
+    dataset['pipeline'][1]['type'] = loader
+    runner = make_runner(
+        root,
+        work_dir,
+        dataset=dataset,
+        launcher='pytorch',
+        cfg={'model_wrapper_cfg': ON_CPU},
+    )
+    try:
+        runner.train()
+    except (ValueError, NotImplementedError) as error:
+        return {'error': type(error).__name__, 'message': str(error)}
+    return {
+        'counts': losses(runner.model)[0].counts,
+        'labels_read': labels_read(runner),
+    }
 
 
 @pytest.fixture
 def train(root, tmp_path):
-    """Train on so many ranks: exit codes and what each rank wrote."""
+    """Train on so many ranks: what each of them has seen."""
+    numbers = count()
 
     def run(world_size, loader='LoadAnnotations'):
-        folder = tmp_path / str(world_size)
-        folder.mkdir()
-        results = run_ranks(root, folder, loader, world_size, SECONDS)
-        return [code for code, _ in results], [rank for _, rank in results]
+        folder = tmp_path / f'ranks {next(numbers)}'
+        work_dir = tmp_path / str(world_size)
+        return run_ranks(
+            world_size, train_rank, folder, root, work_dir, loader
+        )
 
     return run
 
@@ -34,8 +63,7 @@ def table_of(folder):
 
 def test_any_number_of_ranks_counts_the_same(train, tmp_path, counts):
     for size in (1, 2, 3):
-        codes, ranks = train(size)
-        assert set(codes) == {0}
+        ranks = train(size)
         assert all(rank['counts'] == counts for rank in ranks)
         shares = [rank['labels_read'] for rank in ranks]
         assert sum(shares) == 5  # one scan's worth of files in all
@@ -52,10 +80,7 @@ def test_bad_labels_stop_all_ranks_with_the_same_report(root, train, tmp_path):
     (ann / '0002.png').write_bytes(b'')
     (ann / '0003.png').write_bytes(bytes(64))
     write_label_file(root, 4, np.full((32, 48), 200, np.uint8))
-    start = time.monotonic()
-    codes, (first, second) = train(2)
-    assert time.monotonic() - start < SECONDS
-    assert set(codes) == {1}
+    first, second = train(2)
     assert first == second
     assert first['error'] == 'DataSetError'
     for index in range(5):
@@ -64,8 +89,7 @@ def test_bad_labels_stop_all_ranks_with_the_same_report(root, train, tmp_path):
 
 
 def test_a_rank_that_fails_does_not_leave_the_others_waiting(train):
-    codes, ranks = train(2, loader='FaultyLoader')
-    assert set(codes) == {1}
+    ranks = train(2, loader='FaultyLoader')
     assert ranks[0]['error'] == 'DataSetError'
     assert 'failed on rank [1]' in ranks[0]['message']
     assert ranks[1] == {

@@ -18,7 +18,12 @@ from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.fingerprint import stamp
 from mmseg_margin.stats.scan import LabelSums, scan
 
-from .scan_labels import NUM_CLASSES, open_labels, write_labels
+from .scan_labels import (
+    NUM_CLASSES,
+    open_labels,
+    wait_until_cached,
+    write_labels,
+)
 
 SMALL = (64, 32)
 FILES_PER_FOLDER = 1000
@@ -83,6 +88,7 @@ def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
     samples = timed('our list', lambda: list_annotations(dataset))
     timed('the look from outside', lambda: stamp(samples))
     timed('reading, one thread', lambda: scan(samples, labels, 1))
+    wait_until_cached()
     store = StatsCache(cache)
     collect_stats(dataset, labels, store)
     timed('a second run', lambda: collect_stats(dataset, labels, store).stats)

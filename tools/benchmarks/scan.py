@@ -22,7 +22,12 @@ from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
 from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.scan import default_threads, scan
 
-from .scan_labels import NUM_CLASSES, open_labels, write_labels
+from .scan_labels import (
+    NUM_CLASSES,
+    open_labels,
+    wait_until_cached,
+    write_labels,
+)
 
 SIZE = (2048, 1024)
 SMALL = (64, 32)
@@ -173,6 +178,7 @@ def count_as_users_do(path: str) -> np.ndarray:
 
 def measure_cache(root: Path, folder: Path) -> dict[str, float]:
     """Seconds of a first and a second run."""
+    wait_until_cached()
     seconds = {}
     for name in ('first', 'second'):
         dataset = open_labels(root, WITH_IMAGES)
