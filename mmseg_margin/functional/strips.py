@@ -71,6 +71,37 @@ def upsampled_stage(
     )
 
 
+def upsampled_sample(
+    low_scores: Tensor, labels: Tensor, step: int, align_corners: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Up-sampled scores and labels at every so-manieth row and column.
+
+    Shapes (N, K, h, w) and (N, H, W) to those of ``scores[..., ::step,
+    ::step]`` and ``labels[..., ::step, ::step]``.
+    """
+    scores = low_scores.detach()
+    for dim, size in zip((2, 3), labels.shape[1:], strict=True):
+        old = scores.shape[dim]
+        place = torch.arange(
+            0, size, step, dtype=torch.float64, device=scores.device
+        )
+        # As F.interpolate places the pixels.
+        if align_corners:
+            place = place * ((old - 1) / max(size - 1, 1))
+        else:
+            place = ((place + 0.5) * (old / size) - 0.5).clamp(min=0)
+        first = place.long().clamp(max=old - 1)
+        second = (first + 1).clamp(max=old - 1)
+        share = (place - first).to(scores.dtype)
+        share = share.view((-1, 1) if dim == 2 else (-1,))
+        scores = torch.lerp(
+            scores.index_select(dim, first),
+            scores.index_select(dim, second),
+            share,
+        )
+    return scores, labels[:, ::step, ::step]
+
+
 class Stage(torch.autograd.Function):
     """Sum over the strips, whose gradients were computed along with it."""
 

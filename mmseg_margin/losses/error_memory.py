@@ -28,8 +28,6 @@ class ErrorMemory(nn.Module):
         super().__init__()
         self.levels = levels
         self.memory = memory
-        self.is_empty = True
-        self._batch: Tensor | None = None
         # Rows of the histograms: own pixels, other pixels.
         for name in ('share', 'histograms'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -49,34 +47,21 @@ class ErrorMemory(nn.Module):
         for row, error in enumerate((1 - 1 / num_classes, 1 / num_classes)):
             level = min(int(error * self.levels), self.levels - 1)
             self.histograms[row, :, level] = 1
-        self.is_empty = True
 
     def weights(self) -> Tensor:
         """What the errors of own and other pixels weigh now, (2, K, L)."""
         return jaccard_weights(self.share, self.histograms)
 
-    @property
-    def starts_anew(self) -> bool:
-        """Whether there is nothing to go by but the batch itself."""
-        return self.is_empty or self.memory == 0
-
-    def collect(self, part: Tensor) -> None:
-        """Take note of the histograms (2, K, L) of a part of a batch."""
-        self._batch = part if self._batch is None else self._batch + part
-
     @torch.no_grad()
-    def remember(self, nothing: bool = False) -> None:
-        """Mix the batch into the memory, over all ranks, or forget it."""
-        batch, self._batch = self._batch, None
-        if batch is None or nothing:
-            return
-        batch = batch.to(self.histograms)
+    def weights_with(self, batch: Tensor) -> Tensor:
+        """The weights after a batch with these histograms, over all ranks."""
+        batch = batch.to(self.histograms, copy=True)
         all_reduce(batch)
         # A class that was not seen keeps its errors.
         seen = batch.sum(2, keepdim=True) > 0
         mixed = self.memory * self.histograms + batch
         self.histograms = torch.where(seen, mixed, self.histograms)
-        self.is_empty = False
+        return self.weights()
 
     def state(self) -> list[float]:
         """What a resumed training needs, as a flat list."""
@@ -86,4 +71,3 @@ class ErrorMemory(nn.Module):
         """Go on from what :meth:`state` gave."""
         kept = self.histograms.new_tensor(state)
         self.histograms = kept.view_as(self.histograms)
-        self.is_empty = False

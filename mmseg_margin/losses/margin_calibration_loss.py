@@ -17,16 +17,15 @@ from mmseg_margin.functional import (
     pixel_calibration_loss,
     pixel_errors,
 )
+from mmseg_margin.functional.strips import PixelLosses
 from mmseg_margin.stats import ClassStats
 
 from .error_memory import ErrorMemory
-from .pixel_wise_loss import PixelWiseLoss, Result
+from .pixel_wise_loss import PIXEL_STRIDE, PixelWiseLoss
 from .presets import settings_of
 from .validation import warn_of_large_offsets
 
-# Every fourth pixel in both directions: neighbours hardly differ, and this
-# keeps the bookkeeping at a few percent of the loss.
-PIXEL_STRIDE = 4
+MakeTables = Callable[[Tensor], Tensor]
 
 
 @MODELS.register_module()
@@ -152,26 +151,46 @@ class MarginCalibrationLoss(PixelWiseLoss):
         if self.errors is not None and 'errors' in state:
             self.errors.load(state['errors'])
 
-    def in_one_step(self, compute: Callable[[], Result]) -> Result:
-        """Let the Jaccard form remember the errors of each batch."""
-        if self.errors is None or not self.training:
-            return compute()
-        starts_anew = self.errors.starts_anew
-        if starts_anew:
-            with torch.no_grad():
-                compute()
-            self.errors.remember()
-        result = compute()
-        self.errors.remember(nothing=starts_anew)
-        return result
-
     def pixel_losses(
         self, scores: Tensor, label: Tensor, ignore_index: int
     ) -> Tensor:
-        if self.errors is not None:
-            return self._jaccard_losses(
-                scores, label, ignore_index, self.errors
-            )
+        return self._losses(scores, label, ignore_index, self._tables())
+
+    def strip_losses(
+        self, sample: Callable[[], tuple[Tensor, Tensor]], ignore_index: int
+    ) -> PixelLosses:
+        """The same with the Jaccard form's weights of the whole batch."""
+        tables = self._tables()
+        if callable(tables):
+            tables = tables(self._histograms(*sample(), ignore_index))
+        return lambda s, y: self._losses(s, y, ignore_index, tables)
+
+    def _tables(self) -> Tensor | MakeTables | None:
+        """The Jaccard form's weights, or how a batch's errors change them."""
+        if self.errors is None:
+            return None
+        if self.training:
+            return self.errors.weights_with
+        return self.errors.weights()
+
+    def _losses(
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        tables: Tensor | MakeTables | None,
+    ) -> Tensor:
+        if tables is not None:
+            if callable(tables):
+                step = PIXEL_STRIDE if label.dim() == 3 else 1
+                tables = tables(
+                    self._histograms(
+                        _thinned(scores, step),
+                        _thinned(label, step),
+                        ignore_index,
+                    )
+                )
+            return self._jaccard_losses(scores, label, ignore_index, tables)
         own, other = self.settings.term_weights(scores.shape[1])
         return pixel_calibration_loss(
             scores,
@@ -187,34 +206,32 @@ class MarginCalibrationLoss(PixelWiseLoss):
             backend=self.backend,
         )
 
-    def _jaccard_losses(
-        self,
-        scores: Tensor,
-        label: Tensor,
-        ignore_index: int,
-        memory: ErrorMemory,
-    ) -> Tensor:
-        labelled = label != ignore_index
-        error, own, log_loss = pixel_errors(
+    def _errors(
+        self, scores: Tensor, label: Tensor, ignore_index: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return pixel_errors(
             scores.float(),
-            torch.where(labelled, label, 0),
+            torch.where(label == ignore_index, 0, label),
             self.rho_0k,
             self.rho_k0,
             self.settings.nats,
         )
-        if self.training:
-            step = PIXEL_STRIDE if label.dim() == 3 else 1
-            memory.collect(
-                error_histograms(
-                    _thinned(error.detach(), step),
-                    _thinned(own, step),
-                    _thinned(labelled, step),
-                    memory.levels,
-                )
-            )
-        loss = jaccard_form_loss(error, own, memory.weights())
+
+    def _histograms(
+        self, scores: Tensor, label: Tensor, ignore_index: int
+    ) -> Tensor:
+        error, own, _ = self._errors(scores.detach(), label, ignore_index)
+        return error_histograms(
+            error, own, label != ignore_index, self.settings.levels
+        )
+
+    def _jaccard_losses(
+        self, scores: Tensor, label: Tensor, ignore_index: int, tables: Tensor
+    ) -> Tensor:
+        error, own, log_loss = self._errors(scores, label, ignore_index)
+        loss = jaccard_form_loss(error, own, tables)
         loss = loss + self.settings.log_share / self.settings.nats * log_loss
-        return torch.where(labelled, loss, 0.0)
+        return torch.where(label == ignore_index, 0.0, loss)
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         super().check(scores, label, ignore_index)

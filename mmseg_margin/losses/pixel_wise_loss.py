@@ -5,13 +5,13 @@ autocast, heads with one channel, and the checks.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import upsampled_stage
+from mmseg_margin.functional.strips import PixelLosses, upsampled_sample
 from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
 
 from .averaging import (
@@ -22,7 +22,9 @@ from .averaging import (
 )
 from .validation import NoStatisticsError, check_labels, check_loss_name
 
-Result = TypeVar('Result')
+# Every fourth pixel in both directions is enough to see the errors of a
+# batch: neighbours hardly differ.
+PIXEL_STRIDE = 4
 ClassWeight = Sequence[float] | str | float | None
 
 
@@ -141,9 +143,16 @@ class PixelWiseLoss(nn.Module):
         """(N, K, H, W) and (N, H, W) to (N, H, W), 0 where ignored."""
         raise NotImplementedError
 
-    def in_one_step(self, compute: Callable[[], Result]) -> Result:
-        """What a step computes, whatever is to be done before and after."""
-        return compute()
+    def strip_losses(
+        self, sample: Callable[[], tuple[Tensor, Tensor]], ignore_index: int
+    ) -> PixelLosses:
+        """The same for the strips of a batch; ``sample`` looks at all of it.
+
+        Args:
+            sample: Gives the scores and labels of some of the pixels.
+            ignore_index: The label of ignored pixels.
+        """
+        return lambda s, y: self.pixel_losses(s, y, ignore_index)
 
     def forward(
         self,
@@ -160,9 +169,7 @@ class PixelWiseLoss(nn.Module):
         self.check(scores, label, ignore_index)
         reduction = reduction_override or self.reduction
         with torch.autocast(scores.device.type, enabled=False):
-            loss = self.in_one_step(
-                lambda: self.pixel_losses(scores, label, ignore_index)
-            )
+            loss = self.pixel_losses(scores, label, ignore_index)
             shares = self._shares(
                 label, ignore_index, weight, avg_factor, reduction
             )
@@ -184,15 +191,18 @@ class PixelWiseLoss(nn.Module):
         self.check(low_scores, label, ignore_index)
         with torch.autocast(low_scores.device.type, enabled=False):
             shares = self._shares(label, ignore_index)
-            result = self.in_one_step(
-                lambda: upsampled_stage(
-                    low_scores,
-                    label,
-                    lambda s, y: self.pixel_losses(s, y, ignore_index),
-                    pixel_weight=shares.weights,
-                    ignore_index=ignore_index,
-                    align_corners=align_corners,
-                )
+            result = upsampled_stage(
+                low_scores,
+                label,
+                self.strip_losses(
+                    lambda: upsampled_sample(
+                        low_scores, label, PIXEL_STRIDE, align_corners
+                    ),
+                    ignore_index,
+                ),
+                pixel_weight=shares.weights,
+                ignore_index=ignore_index,
+                align_corners=align_corners,
             )
             loss = self.loss_weight * result.loss / shares.divisor
         return loss, result.hits

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from mmseg_margin.functional import strips, upsampled_stage
+from mmseg_margin.functional.strips import upsampled_sample
 
 
 def cross_entropy(scores, labels):
@@ -70,3 +71,16 @@ def test_half_scores_and_no_gradient():
     assert torch.equal(result.loss, whole.loss)
     assert not whole.loss.requires_grad
     assert half.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize('align_corners', [False, True])
+@pytest.mark.parametrize('full', [(24, 32), (27, 20), (6, 8)])
+def test_a_sample_is_some_of_the_upsampled_scores(full, align_corners):
+    low = torch.randn(2, 3, 6, 8, dtype=torch.float64)
+    labels = torch.randint(0, 3, (2, *full))
+    whole = F.interpolate(
+        low, size=full, mode='bilinear', align_corners=align_corners
+    )
+    scores, some = upsampled_sample(low, labels, 4, align_corners)
+    torch.testing.assert_close(scores, whole[..., ::4, ::4])
+    assert torch.equal(some, labels[..., ::4, ::4])

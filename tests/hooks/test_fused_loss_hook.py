@@ -156,7 +156,12 @@ def test_all_others_keep_mmsegs_stage(monkeypatch):
 
 def small_config(root, work_dir, fused, **settings):
     config = training_config(
-        root, work_dir, max_iters=20, pipeline=PLAIN, **settings
+        root,
+        work_dir,
+        max_iters=20,
+        pipeline=PLAIN,
+        loss={'preset': 'recommended'},
+        **settings,
     )
     config.model.auxiliary_head = copy.deepcopy(config.model.decode_head)
     config.model.auxiliary_head.loss_decode = {**CE, 'loss_weight': 0.4}
