@@ -19,3 +19,7 @@ class DataSetError(MarginError, ValueError):
 
 class MissingFileError(MarginError, FileNotFoundError):
     """A file or folder that is not where it was said to be."""
+
+
+class MissingPackageError(MarginError, ImportError):
+    """An optional package that is not installed, with the command for it."""

@@ -12,7 +12,7 @@ from mmengine.fileio import get
 from mmseg.registry import METRICS
 from numpy.typing import NDArray
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import MissingPackageError, SettingError
 
 from .submission import find_format
 
@@ -26,7 +26,7 @@ def _load_evaluation() -> ModuleType:
             'cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling'
         )
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             f'CityscapesScoresMetric needs cityscapesscripts ({error}): run '
             "pip install 'mmseg_margin[cityscapes]'."
         ) from error

@@ -12,7 +12,7 @@ from prettytable import PrettyTable
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import margin_offsets
+from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.functional.margins import class_gaps
 
 from .class_counts import CountsSource, TakesClassCounts
@@ -30,13 +30,11 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
     images.
 
     Args:
-        tau: As in the loss.
-        upsilon: As in the loss.
+        tau, upsilon, largest_offset, absent_class: As in the loss.
         class_counts: Labelled pixels of the training set: a list or the path
             to a ClassStats JSON. None: a hook gives them.
         complexity: ``F`` of Theorem 1. With Algorithm 1's offsets eps is
             defined for F < tau / (4 K) only. None: no eps.
-        absent_class: As in the loss.
         ignore_index: Label that is not evaluated.
 
     Example:
@@ -49,19 +47,20 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
 
     def __init__(
         self,
-        tau: float = 10.0,
+        tau: float | None = None,
         upsilon: float = 1.0,
         class_counts: CountsSource = None,
         complexity: float | None = None,
         absent_class: str = 'error',
+        largest_offset: float | None = None,
         ignore_index: int = 255,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self.tau = tau
-        self.upsilon = upsilon
+        self.offset_settings = OffsetSettings(
+            tau, upsilon, largest_offset, absent_class
+        )
         self.complexity = complexity
-        self.absent_class = absent_class
         self.ignore_index = ignore_index
         self.class_scores: dict[str, np.ndarray] = {}
         self.read_class_counts(class_counts)
@@ -80,13 +79,8 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
 
     def offsets(self) -> tuple[np.ndarray, np.ndarray]:
         """``rho_0k`` and ``rho_k0`` of the training set, each (K,)."""
-        return margin_offsets(
-            self.counts_of(len(self.class_names)),
-            self.tau,
-            self.upsilon,
-            self.absent_class,
-            self.class_names,
-        )
+        counts = self.counts_of(len(self.class_names))
+        return self.offset_settings.offsets(counts, self.class_names)
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Add the sums of each image's scores, (K, H, W)."""
@@ -154,6 +148,5 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         for name, values in scores.items():
             table.add_column(name, [f'{100 * value:.4f}' for value in values])
         MMLogger.get_current_instance().info(
-            f'margin bound (%), tau={self.tau}, upsilon={self.upsilon}:\n'
-            f'{table.get_string()}'
+            f'margin bound (%), {self.offset_settings}:\n{table}'
         )

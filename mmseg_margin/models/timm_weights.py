@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from mmseg_margin.errors import SettingError
+
 RENAMED = (('.se.fc1.', '.se.conv1.conv.'), ('.se.fc2.', '.se.conv2.conv.'))
 CLASSIFIER = re.compile(r'fc\.(weight|bias)')
 BACKBONE = re.compile(
@@ -18,14 +20,14 @@ def convert_timm_seresnext(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename timm's tensors and drop its classifier; values are not touched.
 
     Raises:
-        KeyError: If a name is not one of an SE-ResNeXt with a 7x7 stem.
+        SettingError: If a name is not one of an SE-ResNeXt with a 7x7 stem.
     """
     converted = {}
     for name, tensor in state.items():
         if CLASSIFIER.fullmatch(name):
             continue
         if not BACKBONE.fullmatch(name):
-            raise KeyError(
+            raise SettingError(
                 f"'{name}' is not a tensor of timm's seresnext50_32x4d: "
                 'pass the state dict of that model.'
             )

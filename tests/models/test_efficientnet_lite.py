@@ -4,7 +4,7 @@ import pytest
 import torch
 from mmseg.registry import MODELS
 
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import MissingPackageError, SettingError
 from mmseg_margin.models import efficientnet_lite
 
 IMAGENET = dict(type='Pretrained', checkpoint='imagenet')
@@ -72,15 +72,17 @@ def test_weights_arrive_through_a_segmentor():
     )
     model.init_weights()
     weights = efficientnet_lite.packaged_weights('lite0')
-    state = model.backbone.state_dict()
-    assert state.keys() == weights.keys()
-    assert all(torch.equal(state[name], weights[name]) for name in state)
+    loaded = model.backbone.state_dict().values()
+    for found, expected in zip(loaded, weights, strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(efficientnet_lite.SCALING, 'lite9', (1.0, 1.0))
     backbone = build(arch='lite9', init_cfg=IMAGENET)
-    with pytest.raises(MissingFileError, match=r'mmseg_margin\[pretrained\]'):
+    with pytest.raises(
+        MissingPackageError, match=r'mmseg_margin\[pretrained\]'
+    ):
         backbone.init_weights()
 
 

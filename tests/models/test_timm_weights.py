@@ -142,5 +142,5 @@ def test_values_are_untouched_and_the_classifier_dropped():
     'name', ['conv1.0.weight', 'blocks.0.attn.qkv.weight']
 )
 def test_another_network_is_refused(name):
-    with pytest.raises(KeyError, match='seresnext50_32x4d'):
+    with pytest.raises(ValueError, match='seresnext50_32x4d'):
         convert_timm_seresnext({name: torch.zeros(1)})

@@ -10,15 +10,18 @@ from pickle import UnpicklingError
 import torch
 
 from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.models import convert_timm_seresnext
 from mmseg_margin.tooling.cli import report_errors
 
 
 def read_weights(path: Path) -> dict:
+    if not path.is_file():
+        raise MissingFileError(f"'{path}' does not exist.")
     try:
         state = torch.load(path, map_location='cpu', weights_only=True)
     except (EOFError, RuntimeError, UnpicklingError) as error:
-        raise ValueError(
+        raise SettingError(
             f"'{path}' cannot be read as weights of PyTorch: download the "
             "model's .pth or .bin file, not .safetensors."
         ) from error
