@@ -242,7 +242,15 @@ custom_hooks = [
 def test_configs_that_import_their_classes(tmp_path, train, plain):
     (tmp_path / 'base.py').write_text(plain.read_text())
     (tmp_path / 'mine.py').write_text(READ_BASE)
-    flags = ['--amp', '--no-validate', '--loss', EAGER, '--work-dir', 'w']
+    flags = [
+        '--amp',
+        '--no-validate',
+        '--no-fused-loss',
+        '--loss',
+        EAGER,
+        '--work-dir',
+        'w',
+    ]
     options = ['--verbose', '--cfg-options', *SHORT]
     code, said = train(tmp_path / 'mine.py', *flags, *options)
     assert code == 0, said[-3000:]
