@@ -185,8 +185,8 @@ def _check_classes(
             )
         elif not tolerates_absent:
             fix += (
-                ', or tell the margin loss to train with them: absent_class='
-                "'zero', or --loss margin:absent_class=zero"
+                ', or train with them: --loss margin does, the others need '
+                "absent_class='zero' (--loss margin-paper:absent_class=zero)"
             )
         yield (
             f'classes without a pixel: {", ".join(absent)}\n    likely fix: '

@@ -196,7 +196,7 @@ def test_absent_and_rare_classes(tmp_path):
     write_label_file(root, 0, pixels)
     result = check_labels(open_set(root), model_config(), rare_share=1e-3)
     assert result.errors == []
-    assert '--loss margin:absent_class=zero' in result.warnings[0]
+    assert '--loss margin-paper:absent_class=zero' in result.warnings[0]
     assert 'classes without a pixel: car' in result.warnings[0]
     assert 'very rare classes' in result.warnings[1]
     assert 'tree (0.00016)' in result.warnings[1]
