@@ -18,7 +18,7 @@ from mmseg_margin.losses.weighted_cross_entropy_loss import (
     weighted_cross_entropy,
 )
 from mmseg_margin.stats import ClassStats
-from mmseg_margin.walks import heads_of_model, modules
+from mmseg_margin.walks import heads_of_model, modules, predicts_boundaries
 
 
 def announce_classes(model: nn.Module) -> None:
@@ -53,8 +53,15 @@ def give_stats(
 
 def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
     """Set the class weights of mmseg's softmax cross-entropy losses."""
+    # Such heads have two classes of their own.
+    boundaries = tuple(
+        f'{name}.'
+        for name, head in heads_of_model(model).items()
+        if predicts_boundaries(head)
+    )
     for name, module in modules(model):
-        if not isinstance(module, CrossEntropyLoss):
+        is_ce = isinstance(module, CrossEntropyLoss)
+        if not is_ce or name.startswith(boundaries):
             continue
         if module.use_sigmoid or module.use_mask:
             _warn(f'{name} is not a softmax cross-entropy')

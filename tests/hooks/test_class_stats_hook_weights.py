@@ -42,13 +42,14 @@ def test_class_weight_of_cross_entropy(
     assert row.split('|')[-2].strip() == f'{expected[3]:.4g}'
 
 
-def test_class_weight_leaves_own_weights_and_sigmoid_alone(root, tmp_path):
+def test_class_weight_leaves_others_alone(root, tmp_path):
     own = {'type': 'CrossEntropyLoss', 'class_weight': [1.0, 2.0, 3.0, 4.0]}
     model = {
         'decode_head': head({'type': 'CrossEntropyLoss'}),
         'auxiliary_head': [
             head(own),
             head({'type': 'CrossEntropyLoss', 'use_sigmoid': True}),
+            head({'type': 'CrossEntropyLoss'}, type='STDCHead', num_classes=2),
         ],
     }
     hook = {'class_weight': 'inverse'}
@@ -56,10 +57,10 @@ def test_class_weight_leaves_own_weights_and_sigmoid_alone(root, tmp_path):
     # mmseg's own weighted function may fail on ignored pixels.
     write_set(root, 5, values=(0, 1, 2, 3))
     runner.train()
-    main, first, second = losses(runner.model, CrossEntropyLoss)
+    main, first, second, third = losses(runner.model, CrossEntropyLoss)
     assert main.class_weight is not None
     assert first.class_weight == [1.0, 2.0, 3.0, 4.0]
-    assert second.class_weight is None
+    assert second.class_weight is third.class_weight is None
     log = log_of(runner)
     assert 'auxiliary_head.0.loss_decode has a class_weight of its own' in log
     assert 'auxiliary_head.1.loss_decode is not a softmax' in log
