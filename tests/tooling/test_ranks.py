@@ -127,11 +127,9 @@ def environments(port):
     ('phase', 'victim', 'busy'),
     [
         ('scan', 1, True),
-        ('training', 0, True),
         ('training', 1, False),
         ('validation', 2, True),
         ('saving', 0, True),
-        ('saving', 1, True),
     ],
 )
 def test_when_one_dies_all_end(tmp_path, start, phase, victim, busy):
