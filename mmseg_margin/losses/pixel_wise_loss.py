@@ -1,18 +1,15 @@
 """What all losses of pixels have in common: everything but the pixel's loss.
 
-Class weights that are given or follow from the statistics, the average,
-autocast, heads with one channel, and the checks.
+The average, autocast, heads with one channel, the fused stage, the checks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import upsampled_stage
 from mmseg_margin.functional.strips import PixelLosses, upsampled_sample
-from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
 
 from .averaging import (
     PixelShares,
@@ -20,12 +17,12 @@ from .averaging import (
     pixel_shares,
     reduce_pixels,
 )
-from .validation import NoStatisticsError, check_labels, check_loss_name
+from .class_weights import ClassWeight, ClassWeightedModule
+from .validation import check_labels, check_loss_name
 
 # Every fourth pixel in both directions is enough to see the errors of a
 # batch: neighbours hardly differ.
 PIXEL_STRIDE = 4
-ClassWeight = Sequence[float] | str | float | None
 
 
 def two_class_scores(scores: Tensor) -> Tensor:
@@ -35,14 +32,11 @@ def two_class_scores(scores: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(scores), scores], 1)
 
 
-class PixelWiseLoss(nn.Module):
+class PixelWiseLoss(ClassWeightedModule):
     """The base of our losses; :meth:`pixel_losses` makes the difference.
 
     Args:
-        class_weight: One weight for each class; or ``'inverse'``,
-            ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
-            inverse frequency, computed from the label statistics that
-            ``ClassStatsHook`` hands over; or None.
+        class_weight: See :class:`ClassWeightedModule`.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
         loss_name: Name in the log; it has to contain ``loss``.
@@ -51,8 +45,6 @@ class PixelWiseLoss(nn.Module):
         global_mean: Whether the mean is taken over the pixels of all ranks,
             so that the training does not depend on their number.
     """
-
-    class_weight: Tensor
 
     def __init__(
         self,
@@ -63,7 +55,7 @@ class PixelWiseLoss(nn.Module):
         avg_non_ignore: bool = True,
         global_mean: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(class_weight)
         check_reduction(reduction)
         check_loss_name(loss_name)
         self.reduction = reduction
@@ -74,68 +66,11 @@ class PixelWiseLoss(nn.Module):
         # A GPU need not wait for a check of the labels in every step once
         # the whole data set has been checked.
         self.labels_checked = False
-        self.has_statistics = False
-        self.weight_method: str | float | None = None
-        self.register_buffer('class_weight', torch.empty(0), persistent=False)
-        if isinstance(class_weight, (str, int, float)):
-            check_weight_method('class_weight', class_weight)
-            self.weight_method = class_weight
-        elif class_weight is not None:
-            self._set_class_weight(class_weight)
 
     @property
     def loss_name(self) -> str:
         """The key of this loss in the log."""
         return self._loss_name
-
-    @property
-    def needs_statistics(self) -> bool:
-        """Whether it cannot be computed without the data set's counts."""
-        return self.weight_method is not None
-
-    def expect_classes(self, num_classes: int) -> None:
-        """Give the buffers their size before the statistics are there.
-
-        Whoever copies the model before the training starts, as an average
-        of the weights does, then has room for what the scan will find.
-        """
-        if self.needs_statistics and not self.has_statistics:
-            self._make_room(num_classes)
-
-    def _make_room(self, num_classes: int) -> None:
-        if self.weight_method is not None:
-            self.class_weight = self.class_weight.new_ones(num_classes)
-
-    def set_class_stats(self, stats: ClassStats) -> None:
-        """Take what was asked for from the statistics of a data set."""
-        self._derive(stats.counts, stats.classes, stats.image_pixels)
-
-    def set_class_counts(
-        self, counts: Sequence[int], classes: Sequence[str] | None = None
-    ) -> None:
-        """The same from the pixels of each class alone."""
-        self._derive(counts, classes, None)
-
-    def _derive(
-        self,
-        counts: Sequence[int],
-        classes: Sequence[str] | None,
-        image_pixels: Sequence[int] | None,
-    ) -> None:
-        if self.weight_method is not None:
-            self._set_class_weight(
-                class_weights(counts, self.weight_method, image_pixels)
-            )
-        self.has_statistics = True
-
-    def _set_class_weight(self, weights: Sequence[float]) -> None:
-        tensor = torch.as_tensor(weights, dtype=torch.float32)
-        if tensor.ndim != 1 or not (tensor.isfinite() & (tensor >= 0)).all():
-            raise SettingError(
-                'class_weight must be finite and not negative, one for each '
-                f'class, got {list(weights)}.'
-            )
-        self.class_weight = tensor.to(self.class_weight.device)
 
     def pixel_losses(
         self, scores: Tensor, label: Tensor, ignore_index: int
@@ -228,17 +163,10 @@ class PixelWiseLoss(nn.Module):
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         """Raise where the statistics or the labels do not fit the scores."""
-        num_classes = scores.shape[1]
-        if self.needs_statistics and not self.has_statistics:
-            raise NoStatisticsError(type(self).__name__)
-        if len(self.class_weight) not in (0, num_classes):
-            raise SettingError(
-                f'class_weight has {len(self.class_weight)} numbers but the '
-                f'head {num_classes} classes: give one for each class.'
-            )
+        self.check_classes(scores.shape[1])
         on_cpu = scores.device.type == 'cpu'
         if torch.compiler.is_compiling() or (
             self.labels_checked and not on_cpu
         ):
             return
-        check_labels(label, num_classes, ignore_index)
+        check_labels(label, scores.shape[1], ignore_index)

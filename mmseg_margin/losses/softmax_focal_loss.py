@@ -7,7 +7,8 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .pixel_wise_loss import ClassWeight, PixelWiseLoss
+from .class_weights import ClassWeight
+from .pixel_wise_loss import PixelWiseLoss
 
 
 @MODELS.register_module()
@@ -19,7 +20,7 @@ class SoftmaxFocalLoss(PixelWiseLoss):
 
     Args:
         gamma: How strongly easy pixels are played down.
-        class_weight: See :class:`PixelWiseLoss`, as for what follows.
+        class_weight: See :class:`PixelWiseLoss`, as for the rest.
 
     Example:
         >>> loss_decode = dict(type='SoftmaxFocalLoss', gamma=2.0)

@@ -5,7 +5,8 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from .averaging import pixel_shares, reduce_pixels
-from .pixel_wise_loss import ClassWeight, PixelWiseLoss
+from .class_weights import ClassWeight
+from .pixel_wise_loss import PixelWiseLoss
 
 
 def weighted_cross_entropy(
@@ -44,7 +45,7 @@ class WeightedCrossEntropyLoss(PixelWiseLoss):
     """Cross-entropy with given class weights, or with the data set's own.
 
     Args:
-        class_weight: See :class:`PixelWiseLoss`, as for what follows.
+        class_weight: See :class:`PixelWiseLoss`, as for the rest.
 
     Example:
         >>> custom_imports = dict(imports=['mmseg_margin'])
