@@ -21,9 +21,7 @@ from tests.stats.builders import write_set
     ('method', 'avg_non_ignore'),
     [
         ('inverse', False),
-        ('inverse', True),
         ('median', True),
-        ('effective', True),
     ],
 )
 def test_class_weight_of_cross_entropy(

@@ -2,10 +2,14 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
+
+from mmseg_margin.stats import StatsCache
+from tests.stats.builders import write_set
 
 _numbers = itertools.count()
 
@@ -13,6 +17,18 @@ _numbers = itertools.count()
 @pytest.fixture(autouse=True)
 def _mmseg_scope() -> None:
     init_default_scope('mmseg')
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A data set of six images."""
+    return write_set(tmp_path / 'data')
+
+
+@pytest.fixture
+def cache(tmp_path) -> StatsCache:
+    """An empty cache."""
+    return StatsCache(tmp_path / 'cache')
 
 
 @pytest.fixture

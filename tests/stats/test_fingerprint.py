@@ -8,7 +8,6 @@ import pytest
 
 from mmseg_margin.stats import (
     LabelRange,
-    StatsCache,
     collect_stats,
     fingerprint,
 )
@@ -16,24 +15,14 @@ from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.fingerprint import FileStamps, stamp
 from mmseg_margin.stats.loaders import FileLoader
 from tests.layouts import label_array, write_label
-from tests.stats.builders import SIZE, open_set, write_set
+from tests.stats.builders import SIZE, open_set
 
 LABELS = LabelRange(None)
 
 
-@pytest.fixture
-def root(tmp_path):
-    return write_set(tmp_path / 'data')
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return StatsCache(tmp_path / 'cache')
-
-
-def key_of(root):
-    stamps = stamp(list_annotations(open_set(root)))
-    return stamps.fingerprint('abcd', LABELS)
+def key_of(root, classes='abcd', labels=LABELS, **kwargs):
+    stamps = stamp(list_annotations(open_set(root, **kwargs)))
+    return stamps.fingerprint(classes, labels)
 
 
 def counts_of(root):
@@ -97,6 +86,18 @@ def test_every_change_is_seen(root, change, folder):
     assert key_of(root) == before
     change(root / folder / '0002.png')
     assert key_of(root) != before
+
+
+def test_every_setting_is_seen(root):
+    settings = [
+        {'classes': 'abce'},
+        {'labels': LabelRange(None, 3)},
+        {'labels': LabelRange(5)},
+        {'reduce_zero_label': True},
+        {'pipeline': [{'type': 'LoadAnnotations'}]},
+    ]
+    keys = {key_of(root), *(key_of(root, **kwargs) for kwargs in settings)}
+    assert len(keys) == 1 + len(settings)
 
 
 def test_added_and_removed_samples_are_seen(root):

@@ -14,12 +14,11 @@ from mmseg_margin.stats import ClassStats, Provenance, StatsCache
 FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
 KEY = 'ab' * 32
 STATS = ClassStats(
-    classes=['sky', 'road'],
-    counts=[900, 100],
-    images=[3, 2],
-    image_pixels=[1000, 700],
-    ignored=24,
-    provenance=Provenance('Streets', 3, 'LoadAnnotations()', 255, KEY, '1'),
+    ['sky', 'road'],
+    [900, 100],
+    [3, 2],
+    [1000, 700],
+    provenance=Provenance(fingerprint=KEY),
 )
 
 
