@@ -1,12 +1,7 @@
 """The mathematics: torch and numpy only, no MMSegmentation needed."""
 
 from .backend import choose_backend
-from .jaccard import (
-    error_histograms,
-    jaccard_form_loss,
-    jaccard_weights,
-    pixel_errors,
-)
+from .jaccard import error_histograms, jaccard_weights
 from .loss import margin_calibration_loss, pixel_calibration_loss
 from .margins import (
     ABSENT_CLASS_POLICIES,
@@ -38,14 +33,12 @@ __all__ = [
     'error_histograms',
     'generalisation_gap',
     'iou_lower_bound',
-    'jaccard_form_loss',
     'jaccard_weights',
     'margin_calibration_loss',
     'margin_offsets',
     'margin_ratios',
     'optimal_rho_0k',
     'pixel_calibration_loss',
-    'pixel_errors',
     'pixel_margins',
     'reference_loss',
     'rho_margin_loss',

@@ -1,38 +1,49 @@
-r"""The Jaccard form: the Lovasz extension of the data set's Jaccard loss.
+r"""The Jaccard form's weights: which error costs the data set how much IoU.
 
-``phi_rho`` (Eq. 9) is an average of 0-1 losses over thresholds. Eq. 11 puts
-that average inside the IoU's ratio, this form puts it outside. With ``p`` the
-softmax of the scores shifted by the margins, ``e_ik`` the error of pixel i for
-class k, which is ``1 - p_ik`` at the label and ``p_ik`` elsewhere, and
+``e_ik`` is the error of pixel i for class k: ``1 - p_ik`` if k is its label,
+else ``p_ik``. Call everything an error that is above a level e. Then class k
+misses ``F_k(e)`` of its pixels and takes ``B_k(e)`` of the others', both as
+shares of all pixels, and its IoU is ``(P_k - F_k) / (P_k + B_k)``. The loss
+is one less this IoU, averaged over the levels and the classes: the Lovasz
+extension of the Jaccard loss. One more pixel of error e costs, per pixel,
 
-    F_k(e) = P_k       times the share of class k's own pixels with more error
-    B_k(e) = (1 - P_k) times the share of the other pixels with more error
+    1 / (P_k + B_k(e))                      if it is the class's own
+    (P_k - F_k(e)) / (P_k + B_k(e))^2       if it is another's
 
-the loss of a pixel is ``sum_k w_ik e_ik`` with constant
-
-    w_ik = 1 / (K (P_k + B_k))             at the label
-    w_ik = (P_k - F_k) / (K (P_k + B_k)^2)  elsewhere
-
-which needs no sort, and with ``F`` and ``B`` of the whole data set has not
-the bias of a mini-batch's IoU.
+Lovasz-softmax sorts the pixels of a batch to find F and B. Here they are read
+from histograms, which can remember more than one batch.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 
+MakeWeights = Callable[[Tensor], Tensor]
+
+
 def jaccard_weights(share: Tensor, histograms: Tensor) -> Tensor:
-    """Weights (2, K, L) of own and of other pixels at L levels of error.
+    """What an error of own and of other pixels costs at L levels, (2, K, L).
 
     Args:
-        share: ``P_k``, (K,); a class without pixels has no weight.
-        histograms: (2, K, L), the errors of own and of other pixels.
+        share: ``P_k``, the share of each class among the labelled pixels of
+            the data set, (K,); a class without pixels has no weight.
+        histograms: Number of the classes' own and of others' pixels at each
+            level of error, (2, K, L), from :func:`error_histograms` or a
+            running sum of them.
+
+    Example:
+        >>> share, histograms = torch.tensor([0.5, 0.5]), torch.ones(2, 2, 4)
+        >>> own, other = jaccard_weights(share, histograms)
+        >>> [round(float(cost), 3) for cost in own[0]]
+        [0.533, 0.615, 0.762, 0.889]
     """
     tiny = torch.finfo(histograms.dtype).tiny
     # Half of a level's own pixels lie above its middle.
     above = histograms.flip(2).cumsum(2).flip(2) - histograms / 2
     above = above / histograms.sum(2, keepdim=True).clamp(min=tiny)
-    share = share.unsqueeze(1)
+    share = share.to(histograms).unsqueeze(1)
     missed, taken = share * above[0], (1 - share) * above[1]
     union = share + taken
     own = 1 / (len(share) * union)
@@ -40,68 +51,52 @@ def jaccard_weights(share: Tensor, histograms: Tensor) -> Tensor:
     return torch.where(share > 0, weights, 0.0)
 
 
-def pixel_errors(
+def error_histograms(
     scores: Tensor,
     labels: Tensor,
     rho_0k: Tensor,
     rho_k0: Tensor,
+    *,
+    levels: int = 64,
     nats: float = 1.0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Errors and ownership (N, K, ...), and log-loss (N, ...) in nats.
-
-    Args:
-        scores: (N, K, ...), in the dtype to compute in.
-        labels: (N, ...), all in [0, K).
-        rho_0k: Offsets (K,) of the background terms.
-        rho_k0: Offsets (K,) of the foreground terms.
-        nats: Natural logarithm of the base.
-    """
-    per_class = (-1,) + (1,) * (scores.dim() - 2)
-    index = torch.arange(scores.shape[1], device=labels.device)
-    own = labels.unsqueeze(1) == index.view(per_class)
-    offset = torch.where(own, -rho_k0.view(per_class), rho_0k.view(per_class))
-    log_p = (nats * (scores + offset)).log_softmax(1)
-    p = log_p.exp()
-    log_loss = -log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
-    return torch.where(own, 1 - p, p), own, log_loss
-
-
-def level_of(error: Tensor, levels: int) -> Tensor:
-    return (error * levels).long().clamp(0, levels - 1)
-
-
-def error_histograms(
-    error: Tensor, own: Tensor, labelled: Tensor, levels: int
+    ignore_index: int = 255,
 ) -> Tensor:
-    """How many own and other pixels of each class have which error.
+    """Count the errors of a batch at each level, (2, K, L): own and others'.
 
     Args:
-        error: (N, K, ...), as ``own``.
-        own: Whether the class is the pixel's label.
-        labelled: (N, ...).
+        scores: (N, K, ...). Every fourth pixel in both directions will do,
+            ``scores[..., ::4, ::4]``: neighbours hardly differ.
+        labels: (N, ...), integers in [0, K) or ``ignore_index``.
+        rho_0k: Offsets of the background terms, (K,).
+        rho_k0: Offsets of the foreground terms, (K,).
         levels: L.
-
-    Returns:
-        (2, K, L), in the dtype of the errors.
+        nats: Natural logarithm of the base in which scores are exponents.
+        ignore_index: Label of the pixels that are left out.
     """
-    num_classes = error.shape[1]
-    per_class = (-1,) + (1,) * (error.dim() - 2)
-    index = torch.arange(num_classes, device=error.device).view(per_class)
-    bins = level_of(error, levels) + levels * (index + num_classes * ~own)
-    # A step that overflows is not taken and must not be remembered either.
-    counted = labelled.unsqueeze(1) & error.isfinite()
-    counts = error.new_zeros(2 * num_classes * levels)
-    counts.index_add_(0, bins.flatten(), counted.flatten().to(error))
-    return counts.view(2, num_classes, levels)
-
-
-def jaccard_form_loss(error: Tensor, own: Tensor, weights: Tensor) -> Tensor:
-    """Loss of every pixel, (N, ...), of errors and ownership (N, K, ...)."""
-    num_classes, levels = weights.shape[1:]
-    per_class = (-1,) + (1,) * (error.dim() - 2)
-    index = torch.arange(num_classes, device=error.device).view(per_class)
-    level = level_of(error.detach(), levels)
-    of_pixels = weights.flatten()[
-        level + levels * (index + num_classes * ~own)
-    ]
-    return (of_pixels * error).sum(1)
+    K = scores.shape[1]
+    index = torch.arange(K, device=scores.device).unsqueeze(1)
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    histograms = torch.zeros(
+        2 * K * levels + 1, dtype=dtype, device=scores.device
+    )
+    rho_0k, rho_k0 = (
+        torch.as_tensor(rho, dtype=dtype, device=scores.device)
+        .expand(K)
+        .unsqueeze(1)
+        for rho in (rho_0k, rho_k0)
+    )
+    # An image at a time, which keeps the intermediates small.
+    for s, label in zip(scores.detach(), labels, strict=True):
+        s, label = s.reshape(K, -1), label.reshape(1, -1)
+        own, ignored = label == index, label == ignore_index
+        shifted = s + torch.where(own, -rho_k0, rho_0k)
+        p = (nats * shifted).softmax(0)
+        error = torch.where(own, 1 - p, p)
+        level = (error * levels).long().clamp(0, levels - 1)
+        place = (index + torch.where(own, 0, K)) * levels + level
+        # Scores that are not finite are no error of any level.
+        lost = ignored | ~p.isfinite()
+        place = torch.where(lost, len(histograms) - 1, place).flatten()
+        ones = histograms.new_ones(()).expand_as(place)
+        histograms.scatter_add_(0, place, ones)
+    return histograms[:-1].view(2, K, levels)

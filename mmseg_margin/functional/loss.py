@@ -1,19 +1,16 @@
-"""The objective of Algorithm 2 for training, at the cost of cross-entropy."""
-
-import math
-from collections.abc import Sequence
+"""The loss of Algorithm 2 and its forms for training, on full-size scores."""
 
 import torch
 from torch import Tensor
 
-from .backend import PixelLoss, choose_backend
-from .fused import FORMS as FUSED_FORMS
-from .fused import Classes, TermRules
-from .softmax_form import softmax_form_loss
+from mmseg_margin.errors import SettingError
 
-FORMS = (*FUSED_FORMS, 'softmax')
+from .backend import make_plan
+from .labels import check_shapes, known_labels
+from .once import first_derivative_only
+from .terms import PerClass, Tables, Terms
 
-PerClass = Tensor | Sequence[float] | float
+HISTOGRAM_STRIDE = 4
 
 
 def margin_calibration_loss(
@@ -27,6 +24,9 @@ def margin_calibration_loss(
     neg_weight: PerClass = 1.0,
     log_base: float | str = 2,
     focus: float = 0.0,
+    levels: int = 64,
+    log_share: float = 0.0,
+    tables: Tables = None,
     ignore_index: int = 255,
     reduction: str = 'mean',
     backend: str = 'auto',
@@ -41,14 +41,22 @@ def margin_calibration_loss(
         rho_k0: Offsets of the foreground terms, (K,) or a number.
         form: ``'paper'`` measures every class against the best other class,
             ``'target'`` the background classes against the label,
-            ``'softmax'`` takes one logarithm for all of them.
+            ``'softmax'`` takes one logarithm for all of them, ``'jaccard'``
+            weights the probabilities by what they cost the IoU.
         pos_weight: Weight of the foreground term by the label's class, (K,),
             a number, or ``'num_classes'``.
         neg_weight: Weight of each class's background terms, (K,) or a number;
-            the softmax form has no such terms.
+            the softmax and the Jaccard form have no such terms.
         log_base: Base of the logarithm, 2 in the paper, or ``'e'``.
         focus: How strongly the terms beyond their margin are played down; 0
             in the paper.
+        levels: Levels of error that the Jaccard form tells apart.
+        log_share: Share of the softmax form, with its ``pos_weight`` and
+            ``focus``, that is added to the Jaccard form.
+        tables: Weights (2, K, L) of the Jaccard form, or a function that
+            makes them from the batch's error histograms (2, K, L), which are
+            counted on every fourth pixel in both directions. None for the
+            weights of this batch alone: then it is Lovasz-softmax.
         ignore_index: Label of the pixels that are left out.
         reduction: ``'none'`` for (N, ...), ``'sum'``, or ``'mean'`` over the
             labelled pixels; 0 if there is none.
@@ -64,6 +72,7 @@ def margin_calibration_loss(
         >>> round(float(loss), 4)
         1.9126
     """
+    check_reduction(reduction)
     pixel_loss = pixel_calibration_loss(
         scores,
         labels,
@@ -74,6 +83,9 @@ def margin_calibration_loss(
         neg_weight=neg_weight,
         log_base=log_base,
         focus=focus,
+        levels=levels,
+        log_share=log_share,
+        tables=tables,
         ignore_index=ignore_index,
         backend=backend,
     )
@@ -81,11 +93,14 @@ def margin_calibration_loss(
         return pixel_loss
     if reduction == 'sum':
         return pixel_loss.sum()
-    if reduction != 'mean':
-        raise ValueError(
+    return pixel_loss.sum() / (labels != ignore_index).sum().clamp(min=1)
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in ('none', 'sum', 'mean'):
+        raise SettingError(
             f"reduction={reduction!r} is not 'none', 'sum' or 'mean'."
         )
-    return pixel_loss.sum() / (labels != ignore_index).sum().clamp(min=1)
 
 
 @torch.compiler.disable
@@ -95,80 +110,82 @@ def pixel_calibration_loss(
     rho_0k: PerClass,
     rho_k0: PerClass,
     *,
-    form: str,
-    pos_weight: PerClass | str,
-    neg_weight: PerClass,
-    log_base: float | str,
-    focus: float,
-    ignore_index: int,
-    backend: str,
+    ignore_index: int = 255,
+    backend: str = 'auto',
+    **settings,
 ) -> Tensor:
     """The loss of every pixel, (N, ...), 0 where the label is ignored.
 
     It compiles its own kernel, so an enclosing ``torch.compile`` calls it as
-    it is.
+    it is. The settings are those of :func:`margin_calibration_loss`.
     """
-    num_classes = _check_shapes(scores, labels)
-    if form not in FORMS:
-        raise ValueError(f'form={form!r} is not one of {FORMS}.')
-    if not 0 <= focus < math.inf:
-        raise ValueError(f'focus={focus!r} must not be negative.')
-    if pos_weight == 'num_classes':
-        pos_weight = float(num_classes)
+    check_shapes(scores, labels)
+    labels = known_labels(labels, scores.shape[1], ignore_index)
+    shape = labels.shape
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-        shape = labels.shape[1:]
-    else:
-        shape = labels.shape
-    double = scores.dtype == torch.float64
-    dtype = torch.float64 if double else torch.float32
-    rho_0k, rho_k0, pos_weight, neg_weight = (
-        torch.as_tensor(value, dtype=dtype, device=scores.device).expand(
-            num_classes
-        )
-        for value in (rho_0k, rho_k0, pos_weight, neg_weight)
-    )
-    log2_base, ignored = _log2_of(log_base), labels == ignore_index
-    if form == 'softmax':
-        known = torch.where(ignored, 0, labels).long()
-        nats = log2_base * math.log(2)
-        loss = pos_weight[known] * softmax_form_loss(
-            scores.to(dtype), known, rho_0k, rho_k0, nats, focus
-        )
-    else:
-        index = torch.arange(
-            num_classes, dtype=torch.int32, device=scores.device
-        )
-        classes = (index, rho_0k, rho_k0, pos_weight, neg_weight)
-        loss = PixelLoss.apply(
-            scores,
-            labels,
-            Classes(*(x.reshape(1, -1, 1) for x in classes)),
-            TermRules(form, log2_base, float(focus), ignore_index),
-            choose_backend(scores.device, backend),
-        )
-    return torch.where(ignored, 0.0, loss).view(shape)
+    terms = Terms.make(scores, rho_0k, rho_k0, **settings)
+    if terms.rules.form == 'jaccard':
+        terms = terms.with_tables(*_sample(scores, labels, terms))
+    return PixelLoss.apply(scores, labels, terms, backend).view(shape)
 
 
-def _log2_of(log_base: float | str) -> float:
-    base = math.e if log_base == 'e' else float(log_base)
-    if not base > 1:
-        raise ValueError(f"log_base={log_base!r} must be above 1, or 'e'.")
-    return math.log2(base)
+def _sample(
+    scores: Tensor, labels: Tensor, terms: Terms
+) -> tuple[Tensor, Tensor]:
+    """Every pixel for the batch's own weights, else some."""
+    if scores.dim() != 4 or terms.tables is None:
+        return scores, labels
+    some = slice(None, None, HISTOGRAM_STRIDE)
+    return scores[..., some, some], labels[..., some, some]
 
 
-def _check_shapes(scores: Tensor, labels: Tensor) -> int:
-    expected = scores.shape[:1] + scores.shape[2:]
-    if scores.dim() < 2 or labels.shape != expected:
-        raise ValueError(
-            'scores must be (N, K, ...) and labels (N, ...), got '
-            f'{tuple(scores.shape)} and {tuple(labels.shape)}.'
-        )
-    num_classes = scores.shape[1]
-    if num_classes < 2:
-        raise ValueError(
-            'A margin needs at least two classes, got scores of one channel: '
-            'set out_channels=2 (and num_classes=2) in the head.'
-        )
-    return num_classes
+class PixelLoss(torch.autograd.Function):
+    """Per-pixel loss whose gradient was computed along with it."""
+
+    @staticmethod
+    def forward(ctx, scores, labels, terms, backend):
+        loss, ctx.gradient = run(scores, labels, terms, backend)
+        ctx.save_for_backward(scores, labels)
+        ctx.arguments = (terms, backend)
+        return loss
+
+    @staticmethod
+    def backward(ctx, upstream):
+        scores, labels = ctx.saved_tensors
+        # The stored gradient is scaled in place and handed on; only a second
+        # backward through a retained graph has to compute it again.
+        gradient, ctx.gradient = ctx.gradient, None
+        with torch.no_grad():
+            if gradient is None:
+                _, gradient = run(scores, labels, *ctx.arguments)
+            gradient.mul_(upstream.unsqueeze(1))
+        return first_derivative_only(gradient, scores), None, None, None
+
+
+def run(
+    scores: Tensor, labels: Tensor, terms: Terms, backend: str
+) -> tuple[Tensor, Tensor]:
+    """Loss (N, ...) and gradient (N, K, ...) of scores and labels."""
+    N, K = scores.shape[:2]
+    kernel, size = make_plan(terms.rules, scores, backend)
+    flat_scores = scores.reshape(N, K, -1)
+    flat_labels = labels.reshape(N, 1, -1)
+    gradient = torch.empty_like(flat_scores)
+    dtype = terms.classes.rho_0k.dtype
+    loss = torch.empty_like(flat_labels, dtype=dtype)
+    with torch.autocast(scores.device.type, enabled=False):
+        for n in range(N):
+            for start in range(0, flat_scores.shape[2], size):
+                here = slice(start, start + size)
+                part = flat_labels[n, :, here]
+                result = kernel(
+                    flat_scores[n, :, here].to(dtype).contiguous(),
+                    part,
+                    (part >= 0).to(dtype),
+                    terms.classes,
+                )
+                loss[n, :, here] = result.loss
+                gradient[n, :, here] = result.gradient
+    return loss.view(labels.shape), gradient.view(scores.shape)

@@ -1,0 +1,225 @@
+"""The Jaccard form against sorting, and against Lovasz-softmax."""
+
+import math
+
+import pytest
+import torch
+
+from mmseg_margin.functional import (
+    error_histograms,
+    jaccard_weights,
+    margin_calibration_loss,
+)
+
+IGNORE = 255
+
+
+def make(K, P, seed=0, sharpness=2.0):
+    generator = torch.Generator().manual_seed(seed)
+    scores = sharpness * torch.randn(
+        P, K, generator=generator, dtype=torch.float64
+    )
+    labels = torch.randint(0, K, (P,), generator=generator)
+    labels[torch.rand(P, generator=generator) < 0.1] = IGNORE
+    rho = torch.rand(2, K, generator=generator, dtype=torch.float64)
+    return scores, labels, *rho
+
+
+def jaccard(scores, labels, rho_0k, rho_k0, **kwargs):
+    kwargs = dict(form='jaccard', log_base='e', backend='eager') | kwargs
+    return margin_calibration_loss(scores, labels, rho_0k, rho_k0, **kwargs)
+
+
+def value_and_gradient(function, scores):
+    scores = scores.detach().clone().requires_grad_()
+    loss = function(scores)
+    loss.backward()
+    return loss.detach(), scores.grad
+
+
+def errors_of(scores, labels, rho_0k, rho_k0):
+    """Probabilities and errors (P, K) of the labelled pixels, by loops."""
+    shifted = scores + rho_0k
+    for i, y in enumerate(labels.tolist()):
+        shifted[i, y] = scores[i, y] - rho_k0[y]
+    p = torch.softmax(shifted, 1)
+    own = torch.nn.functional.one_hot(labels, scores.shape[1]).bool()
+    return torch.where(own, 1 - p, p), own
+
+
+def sorted_weights(e, own, share):
+    """``w_ik`` from the rank of each error; an error is half above itself."""
+    P, K = e.shape
+    w = torch.zeros_like(e)
+    for k in range(K):
+        mine, others = e[own[:, k], k], e[~own[:, k], k]
+        for i in range(P):
+            F, B = (
+                ((x > e[i, k]).sum() + (x == e[i, k]).sum() / 2) / len(x)
+                for x in (mine, others)
+            )
+            F, B = share[k] * F, (1 - share[k]) * B
+            w[i, k] = 1 if own[i, k] else (share[k] - F) / (share[k] + B)
+            w[i, k] /= share[k] + B
+    return w / K
+
+
+def lovasz_softmax(p, labels, K):
+    """Berman et al., Alg. 1, the mean over all classes."""
+    losses = []
+    for k in range(K):
+        own = (labels == k).to(p.dtype)
+        errors, order = (own - p[:, k]).abs().sort(descending=True)
+        own = own[order]
+        missed, taken = own.cumsum(0), (1 - own).cumsum(0)
+        loss = 1 - (own.sum() - missed) / (own.sum() + taken)
+        loss[1:] = loss[1:] - loss[:-1].clone()
+        losses.append((errors * loss).sum())
+    return sum(losses) / K
+
+
+def test_equals_the_weights_by_sorting():
+    """Fine levels, one pixel in each, so that nothing is rounded."""
+    K, P, levels = 4, 80, 2**18
+    scores, labels, rho_0k, rho_k0 = make(K, P)
+    labels = labels.clamp(max=K - 1)
+    share = torch.tensor([0.6, 0.3, 0.09, 0.01], dtype=torch.float64)
+    histograms = error_histograms(
+        scores, labels, rho_0k, rho_k0, levels=levels
+    )
+    tables = jaccard_weights(share, histograms)
+    e, own = errors_of(scores, labels, rho_0k, rho_k0)
+    w = sorted_weights(e, own, share)
+
+    def slow(scores):
+        e, _ = errors_of(scores, labels, rho_0k, rho_k0)
+        return (w * e).sum(1).mean()
+
+    loss, gradient = value_and_gradient(
+        lambda s: jaccard(s, labels, rho_0k, rho_k0, tables=tables), scores
+    )
+    expected, expected_gradient = value_and_gradient(slow, scores)
+    assert loss == pytest.approx(float(expected), rel=1e-6)
+    torch.testing.assert_close(
+        gradient, expected_gradient, rtol=1e-6, atol=1e-9
+    )
+
+
+def test_without_memory_it_is_lovasz_softmax():
+    K, P = 3, 8_000
+    scores, labels, *_ = make(K, P)
+    labels = labels.clamp(max=K - 1)
+    zero = torch.zeros(K)
+    result = value_and_gradient(
+        lambda s: jaccard(s, labels, zero, zero, levels=4096), scores
+    )
+    expected = value_and_gradient(
+        lambda s: lovasz_softmax(s.softmax(1), labels, K), scores
+    )
+    gradients = [x[1].flatten() for x in (result, expected)]
+    assert torch.cosine_similarity(*gradients, dim=0) > 1 - 1e-6
+    assert gradients[0].norm() == pytest.approx(
+        float(gradients[1].norm()), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize('log_share', [0.0, 0.25])
+def test_properties(log_share):
+    K, P = 4, 300
+    scores, labels, rho_0k, rho_k0 = make(K, P)
+    arguments = dict(log_share=log_share, reduction='none')
+    loss = jaccard(scores, labels, rho_0k, rho_k0, **arguments)
+    assert (loss >= 0).all()
+    assert (loss[labels == IGNORE] == 0).all()
+    pixels, classes = torch.randperm(P), torch.randperm(K)
+    renamed = torch.where(
+        labels == IGNORE, IGNORE, classes.argsort()[labels.clamp(max=K - 1)]
+    )
+    permuted = jaccard(
+        scores[pixels][:, classes],
+        renamed[pixels],
+        rho_0k[classes],
+        rho_k0[classes],
+        **arguments,
+    )
+    torch.testing.assert_close(permuted, loss[pixels])
+    log_loss = margin_calibration_loss(
+        scores, labels, rho_0k, rho_k0, form='softmax', log_base='e'
+    )
+    without = jaccard(scores, labels, rho_0k, rho_k0)
+    assert loss.sum() / (labels != IGNORE).sum() == pytest.approx(
+        float(without + log_share * log_loss)
+    )
+
+
+def test_a_perfect_prediction_costs_nothing():
+    labels = torch.tensor([0, 1, 2, 1])
+    scores = 1e4 * torch.nn.functional.one_hot(labels).double()
+    assert jaccard(scores, labels, 0.3, 0.1) == 0
+
+
+def test_weights_are_not_negative_and_bounded():
+    """Also of classes that were never seen, or are not in the data set."""
+    share = torch.tensor([0.9, 0.1 - 1e-6, 1e-6, 0.0])
+    histograms = torch.zeros(2, 4, 8)
+    costs = jaccard_weights(share, histograms)
+    assert costs.isfinite().all()
+    assert (costs >= 0).all()
+    assert (costs[:, 3] == 0).all()
+    torch.testing.assert_close(costs[0, :3, 0], 1 / (4 * share[:3]))
+
+
+def test_histograms_count_every_labelled_pixel_once():
+    K, P, levels = 3, 200, 16
+    scores, labels, rho_0k, rho_k0 = make(K, P)
+    scores[0] = math.nan
+    counts = error_histograms(scores, labels, rho_0k, rho_k0, levels=levels)
+    seen = labels[1:][labels[1:] != IGNORE]
+    own = seen.bincount(minlength=K).double()
+    torch.testing.assert_close(counts.sum(2)[0], own)
+    torch.testing.assert_close(counts.sum(2)[1], len(seen) - own)
+
+
+def test_a_function_makes_the_tables_of_a_batch():
+    scores, labels, rho_0k, rho_k0 = make(3, 256)
+    scores = scores.t().reshape(1, 3, 16, 16)
+    labels = labels.reshape(1, 16, 16)
+    share = torch.tensor([0.5, 0.3, 0.2])
+    seen = []
+
+    def remember(histograms):
+        seen.append(histograms)
+        return jaccard_weights(share, histograms)
+
+    loss = jaccard(scores, labels, rho_0k, rho_k0, tables=remember, levels=8)
+    expected = error_histograms(
+        scores[..., ::4, ::4], labels[..., ::4, ::4], rho_0k, rho_k0, levels=8
+    )
+    torch.testing.assert_close(seen, [expected])
+    tables = jaccard_weights(share, expected)
+    again = jaccard(scores, labels, rho_0k, rho_k0, tables=tables)
+    torch.testing.assert_close(loss, again)
+
+
+def test_gradcheck_within_a_level():
+    """The weights are constant: two levels, and errors away from the edge."""
+    scores, labels, rho_0k, rho_k0 = make(3, 12)
+    e, _ = errors_of(scores, labels.clamp(max=2), rho_0k, rho_k0)
+    scores = scores[((e - 0.5).abs() > 1e-3).all(1)]
+    labels = labels[: len(scores)].clamp(max=2)
+    tables = jaccard_weights(
+        torch.tensor([0.5, 0.3, 0.2]), torch.rand(2, 3, 2)
+    )
+    assert torch.autograd.gradcheck(
+        lambda s: jaccard(
+            s,
+            labels,
+            rho_0k,
+            rho_k0,
+            tables=tables,
+            log_share=0.5,
+            focus=1.0,
+            reduction='none',
+        ),
+        scores.requires_grad_(),
+    )
