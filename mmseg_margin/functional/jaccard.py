@@ -19,7 +19,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-
 MakeWeights = Callable[[Tensor], Tensor]
 
 

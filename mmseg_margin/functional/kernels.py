@@ -131,6 +131,8 @@ def margin_terms(
         w = w * (2 * sigmoid) ** rules.focus
         slope = sigmoid + rules.focus * (1 - sigmoid) * softplus
     loss = (w * softplus).sum(0, keepdim=True) / rules.nats
+    # An infinite score at the label is not hidden.
+    loss = loss + (anchor - anchor)
     g = w * torch.where(own, -slope, slope)
     from_anchors = torch.where(is_anchor, g, 0.0).sum(0, keepdim=True)
     to_anchor = (g.sum(0, keepdim=True) - from_anchors) / anchors

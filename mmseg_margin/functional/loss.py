@@ -168,15 +168,14 @@ def run(
     scores: Tensor, labels: Tensor, terms: Terms, backend: str
 ) -> tuple[Tensor, Tensor]:
     """Loss (N, ...) and gradient (N, K, ...) of scores and labels."""
-    N, K = scores.shape[:2]
     kernel, size = make_plan(terms.rules, scores, backend)
-    flat_scores = scores.reshape(N, K, -1)
-    flat_labels = labels.reshape(N, 1, -1)
+    flat_scores = scores.flatten(2)
+    flat_labels = labels.unsqueeze(1).flatten(2)
     gradient = torch.empty_like(flat_scores)
     dtype = terms.classes.rho_0k.dtype
     loss = torch.empty_like(flat_labels, dtype=dtype)
     with torch.autocast(scores.device.type, enabled=False):
-        for n in range(N):
+        for n in range(len(scores)):
             for start in range(0, flat_scores.shape[2], size):
                 here = slice(start, start + size)
                 part = flat_labels[n, :, here]

@@ -13,15 +13,13 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import (
     choose_backend,
     error_histograms,
-    jaccard_form_loss,
     pixel_calibration_loss,
-    pixel_errors,
 )
 from mmseg_margin.functional.strips import PixelLosses
 from mmseg_margin.stats import ClassStats
 
 from .error_memory import ErrorMemory
-from .pixel_wise_loss import PIXEL_STRIDE, PixelWiseLoss
+from .pixel_wise_loss import PixelWiseLoss
 from .presets import settings_of
 from .validation import warn_of_large_offsets
 
@@ -180,17 +178,6 @@ class MarginCalibrationLoss(PixelWiseLoss):
         ignore_index: int,
         tables: Tensor | MakeTables | None,
     ) -> Tensor:
-        if tables is not None:
-            if callable(tables):
-                step = PIXEL_STRIDE if label.dim() == 3 else 1
-                tables = tables(
-                    self._histograms(
-                        _thinned(scores, step),
-                        _thinned(label, step),
-                        ignore_index,
-                    )
-                )
-            return self._jaccard_losses(scores, label, ignore_index, tables)
         own, other = self.settings.term_weights(scores.shape[1])
         return pixel_calibration_loss(
             scores,
@@ -202,36 +189,25 @@ class MarginCalibrationLoss(PixelWiseLoss):
             neg_weight=other,
             log_base=self.settings.log_base,
             focus=self.settings.focus,
+            levels=self.settings.levels,
+            log_share=self.settings.log_share,
+            tables=tables,
             ignore_index=ignore_index,
             backend=self.backend,
-        )
-
-    def _errors(
-        self, scores: Tensor, label: Tensor, ignore_index: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return pixel_errors(
-            scores.float(),
-            torch.where(label == ignore_index, 0, label),
-            self.rho_0k,
-            self.rho_k0,
-            self.settings.nats,
         )
 
     def _histograms(
         self, scores: Tensor, label: Tensor, ignore_index: int
     ) -> Tensor:
-        error, own, _ = self._errors(scores.detach(), label, ignore_index)
         return error_histograms(
-            error, own, label != ignore_index, self.settings.levels
+            scores,
+            label,
+            self.rho_0k,
+            self.rho_k0,
+            levels=self.settings.levels,
+            nats=self.settings.nats,
+            ignore_index=ignore_index,
         )
-
-    def _jaccard_losses(
-        self, scores: Tensor, label: Tensor, ignore_index: int, tables: Tensor
-    ) -> Tensor:
-        error, own, log_loss = self._errors(scores, label, ignore_index)
-        loss = jaccard_form_loss(error, own, tables)
-        loss = loss + self.settings.log_share / self.settings.nats * log_loss
-        return torch.where(label == ignore_index, 0.0, loss)
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         super().check(scores, label, ignore_index)
@@ -246,6 +222,3 @@ class MarginCalibrationLoss(PixelWiseLoss):
         print_log(f'{self.loss_name} runs {backend}.', logger='current')
         self._backend_said = True
 
-
-def _thinned(pixels: Tensor, step: int) -> Tensor:
-    return pixels[..., ::step, ::step] if step > 1 else pixels

@@ -108,6 +108,7 @@ def test_the_softmax_form_is_above_every_term(seed, num_classes, focus):
         form='softmax',
         focus=focus,
         reduction='none',
+        backend='eager',
     )
     margins = pixel_margins(scores)
     for i, y in enumerate(labels.tolist()):
