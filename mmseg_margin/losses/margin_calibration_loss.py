@@ -221,4 +221,3 @@ class MarginCalibrationLoss(PixelWiseLoss):
         backend = choose_backend(scores.device, self.backend)
         print_log(f'{self.loss_name} runs {backend}.', logger='current')
         self._backend_said = True
-
