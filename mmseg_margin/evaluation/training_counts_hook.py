@@ -6,7 +6,12 @@ from mmengine.runner import Runner
 from mmseg.registry import HOOKS
 
 from mmseg_margin.errors import DataSetError
-from mmseg_margin.stats import ClassStats, StatsCache, check_labels
+from mmseg_margin.stats import (
+    ClassStats,
+    StatsCache,
+    check_labels,
+    stats_of_checkpoint,
+)
 
 
 @HOOKS.register_module()
@@ -29,13 +34,7 @@ class TrainingCountsHook(Hook):
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Remember the statistics that the training has left."""
-        found = (checkpoint.get('meta') or {}).get('class_stats')
-        try:
-            self._loaded = ClassStats.from_dict(found) if found else None
-        except ValueError as error:
-            runner.logger.warning(
-                f'The class statistics of the checkpoint are not used: {error}'
-            )
+        self._loaded = stats_of_checkpoint(checkpoint.get('meta') or {})
 
     def before_val_epoch(self, runner: Runner) -> None:
         """Serve the metrics of a validation."""

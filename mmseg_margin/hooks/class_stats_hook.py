@@ -1,6 +1,5 @@
 """ClassStatsHook: label statistics and label check before the training."""
 
-import logging
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -9,11 +8,13 @@ from mmseg.registry import HOOKS
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.stats import (
+    META_KEY,
     ClassStats,
     StatsCache,
     check_labels,
     check_weight_method,
     format_table,
+    stats_of_checkpoint,
 )
 
 from .model_losses import (
@@ -25,7 +26,6 @@ from .model_losses import (
     training_states,
 )
 
-STATS_KEY = 'class_stats'
 STATE_KEY = 'margin_state'
 ON_PROBLEM = ('error', 'warn')
 
@@ -88,10 +88,7 @@ class ClassStatsHook(Hook):
 
     def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Remember what a checkpoint holds until it is known to be ours."""
-        meta = checkpoint.get('meta') or {}
-        self._loaded_meta = {
-            key: meta[key] for key in (STATS_KEY, STATE_KEY) if key in meta
-        }
+        self._loaded_meta = checkpoint.get('meta') or {}
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and hand the statistics over."""
@@ -103,7 +100,7 @@ class ClassStatsHook(Hook):
             runner.train_dataloader.dataset,
             model,
             self.cache,
-            _read_stats(meta.get(STATS_KEY)),
+            stats_of_checkpoint(meta),
             self.num_threads,
             self.rare_share,
         )
@@ -125,20 +122,5 @@ class ClassStatsHook(Hook):
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Keep the statistics and the running state of the losses."""
         if self.stats is not None:
-            checkpoint['meta'][STATS_KEY] = self.stats.to_dict()
+            checkpoint['meta'][META_KEY] = self.stats.to_dict()
             checkpoint['meta'][STATE_KEY] = training_states(runner.model)
-
-
-def _read_stats(data: object) -> ClassStats | None:
-    """Statistics from a checkpoint, unless they are damaged."""
-    if data is None:
-        return None
-    try:
-        return ClassStats.from_dict(data)
-    except ValueError as error:
-        print_log(
-            f'The label statistics of the checkpoint are not used: {error}',
-            logger='current',
-            level=logging.WARNING,
-        )
-        return None

@@ -1,6 +1,6 @@
 """Label statistics: the scan of the annotation files and what follows."""
 
-from .cache import StatsCache
+from .cache import META_KEY, StatsCache, stats_of_checkpoint
 from .check import LabelReport, check_labels
 from .class_stats import ClassStats, Provenance
 from .collect import Collected, collect_stats
@@ -9,6 +9,7 @@ from .scan import LabelRange
 from .weights import WEIGHT_METHODS, check_weight_method, class_weights
 
 __all__ = [
+    'META_KEY',
     'WEIGHT_METHODS',
     'ClassStats',
     'Collected',
@@ -22,4 +23,5 @@ __all__ = [
     'collect_stats',
     'format_table',
     'plot_stats',
+    'stats_of_checkpoint',
 ]

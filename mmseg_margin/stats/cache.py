@@ -1,9 +1,9 @@
-"""Statistics of earlier scans on disk, found by what was scanned.
+"""Statistics of earlier scans, on disk or in a checkpoint.
 
-A file is complete or not there: it is written under another name, then
-renamed. So runs may share a folder and may be killed at any moment. Others
-may be able to write there: only regular files are read, links are not
-followed, and nothing is removed but our own drafts.
+On disk they are found by what was scanned. A file is complete or not there: it
+is written under another name, then renamed. So runs may share a folder and may
+be killed at any moment. Others may be able to write there: only regular files
+are read, links are not followed, and nothing is removed but our own drafts.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import stat
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 from mmengine.logging import print_log
 
@@ -21,6 +22,7 @@ from mmseg_margin.terminal import printable
 
 from .class_stats import LONGEST_TEXT, ClassStats
 
+META_KEY = 'class_stats'  # in the checkpoint
 ABANDONED_AFTER_SECONDS = 3600
 DRAFT = re.compile(r'\.[0-9a-f]{64}\.[0-9a-f]{32}\.tmp')
 NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
@@ -119,6 +121,17 @@ class StatsCache:
                     draft.unlink()
             except OSError:
                 continue  # another run was faster
+
+
+def stats_of_checkpoint(meta: dict[str, Any]) -> ClassStats | None:
+    """What ``ClassStatsHook`` left in a checkpoint, unless it is damaged."""
+    if META_KEY not in meta:
+        return None
+    try:
+        return ClassStats.from_dict(meta[META_KEY])
+    except ValueError as error:
+        _warn(f'The label statistics of the checkpoint are not used: {error}')
+        return None
 
 
 def _checksum(content: bytes) -> bytes:

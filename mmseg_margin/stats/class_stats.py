@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmseg_margin.atomic_write import StrPath, atomic_write_text
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.functional import MarginOffsets, margin_offsets
 
 from .json_fields import check_fields, check_int, check_ints, check_texts
@@ -181,6 +181,11 @@ class ClassStats:
         try:
             with open(path, encoding='utf-8') as file:
                 return cls.loads(file.read(LONGEST_TEXT + 1))
+        except FileNotFoundError:
+            raise MissingFileError(
+                f'The statistics {path} are not there: write them with '
+                'tools/class_stats.py --out.'
+            ) from None
         except ValueError as error:
             raise SettingError(
                 f'{path} does not hold class statistics: {error}'

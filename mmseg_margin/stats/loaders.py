@@ -8,7 +8,7 @@ import copy
 import io
 import os
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import mmengine.fileio as fileio
 import numpy as np
@@ -32,13 +32,8 @@ COLOUR_CHANNELS = (3, 4)
 ALL_VALUES = 'mmseg_margin_all_values'
 
 Info = dict[str, Any]
-
-
-class LoadedLabel(NamedTuple):
-    """What the pipeline delivers, (256,), and what the file holds."""
-
-    delivered: Histogram
-    stored: DecodedLabel
+# What the pipeline delivers, (256,), and what the file holds.
+LoadedLabel = tuple[Histogram, DecodedLabel]
 
 
 def make_loader(dataset: Any) -> 'LabelLoader':
@@ -87,7 +82,7 @@ class FileLoader:
         delivered = np.bincount(
             self._tables[mapping], stored.histogram, NUM_VALUES
         )
-        return LoadedLabel(delivered.astype(np.int64), stored)
+        return delivered.astype(np.int64), stored
 
     def describe(self, info: Info) -> str:
         return (
@@ -130,7 +125,7 @@ class PipelineLoader:
                 if labels.ndim == 3 and labels.shape[-1] in COLOUR_CHANNELS:
                     check_channels(labels.shape[-1])
                 label = histogram_of_any_type(labels)
-                return LoadedLabel(label.histogram, label)
+                return label.histogram, label
         raise LookupError('no transform of the pipeline loads gt_seg_map')
 
     def describe(self, info: Info) -> str:

@@ -154,14 +154,14 @@ def _scan_label(
     note = partial(problems.note, annotation.position)
     size = None
     try:
-        label = annotation.loader.load(annotation.info)
+        delivered, stored = annotation.loader.load(annotation.info)
     except LOADING_ERRORS as error:
         note(*explain(error, path))
     else:
-        stored, size = label.stored, label.stored.size
-        sums.add_label(label.delivered, stored.histogram, labels)
+        size = stored.size
+        sums.add_label(delivered, stored.histogram, labels)
         is_label = labels.is_class | labels.is_ignored
-        unknown = np.flatnonzero((label.delivered > 0) & ~is_label).tolist()
+        unknown = np.flatnonzero((delivered > 0) & ~is_label).tolist()
         values = [*unknown, *stored.outside]
         if values:
             shown = ', '.join(str(value) for value in values[:5])

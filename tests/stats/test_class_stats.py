@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mmseg_margin.errors import MissingFileError
 from mmseg_margin.functional import margin_offsets
 from mmseg_margin.stats import ClassStats, Provenance
 
@@ -90,6 +91,11 @@ def test_files_that_are_no_statistics(tmp_path, text):
     path.write_text(text, encoding='latin-1')
     with pytest.raises(ValueError, match='does not hold class statistics'):
         ClassStats.from_json(path)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(MissingFileError, match=r'x.json are not there: write'):
+        ClassStats.from_json(tmp_path / 'x.json')
 
 
 def test_merge_adds_up():
