@@ -19,17 +19,73 @@ PixelLosses = Callable[[Tensor, Tensor], Tensor]
 # Up-sampled scores of a strip: few enough for the cache, enough to outweigh
 # the cost of a call.
 STRIP_SCORES = 1 << 20
-# Strips begin at multiples of it, so that every fourth row is found in each.
-STRIP_ROWS = 4
 
 
 class Strip(NamedTuple):
-    """Rows of scores, with halo and without, and their rows of labels."""
+    """Rows of scores, and the rows of labels that they are up-sampled to."""
 
     source: slice
-    inner: slice
     target: slice
+    scales: tuple[int, int]
+
+    def upsample(self, image: Tensor) -> Tensor:
+        """Rows of the image (1, K, h, w) at the size of their labels."""
+        first, last = self.source.start, self.source.stop
+        low, high = max(first - 1, 0), min(last + 1, image.shape[2])
+        tall, wide = self.scales
+        upsampled = F.interpolate(
+            image[:, :, low:high],
+            size=((high - low) * tall, image.shape[3] * wide),
+            mode='bilinear',
+            align_corners=False,
+        )
+        skipped = (first - low) * tall
+        inner = slice(skipped, skipped + (last - first) * tall)
+        return upsampled[:, :, inner].contiguous()
+
+    def add_back(self, gradient: Tensor, of_strip: Tensor) -> None:
+        """The transpose of :meth:`upsample`, onto (1, K, h, w)."""
+        _, K, H, W = of_strip.shape
+        tall, wide = self.scales
+        rows, columns = H // tall, W // wide
+        weights = [_weights(scale).to(of_strip) for scale in self.scales]
+        # To the row above, to the own and to the row below; then likewise.
+        back = weights[0].T @ of_strip.view(K, rows, tall, W)
+        back = _overlap(back.movedim(2, 0))
+        back = back.reshape(K, rows + 2, columns, wide) @ weights[1]
+        back = _overlap(back.permute(3, 0, 2, 1)).transpose(1, 2)
+        # What lies outside of the image falls on its border.
+        back[..., 1] += back[..., 0]
+        back[..., -2] += back[..., -1]
+        back = back[..., 1:-1]
+        first, last = self.source.start, self.source.stop
+        if first == 0:
+            back[:, 1] += back[:, 0]
+        if last == gradient.shape[2]:
+            back[:, -2] += back[:, -1]
+        low, high = max(first - 1, 0), min(last + 1, gradient.shape[2])
+        gradient[0, :, low:high] += back[:, low - first + 1 : high - first + 1]
+
+
+class Image(NamedTuple):
+    """A whole image, for the ratios that strips do not work with."""
+
     size: tuple[int, int]
+    align_corners: bool
+    target: slice = slice(None)
+
+    def upsample(self, image: Tensor) -> Tensor:
+        return F.interpolate(
+            image,
+            size=self.size,
+            mode='bilinear',
+            align_corners=self.align_corners,
+        )
+
+    def add_back(self, gradient: Tensor, of_image: Tensor) -> None:
+        gradient += torch.ops.aten.upsample_bilinear2d_backward(
+            of_image, self.size, gradient.shape, self.align_corners
+        )
 
 
 class StageResult(NamedTuple):
@@ -117,27 +173,20 @@ class Stage(torch.autograd.Function):
         strips = list(_strips(scores.shape, labels.shape, align_corners))
         for n in range(len(scores)):
             image = slice(n, n + 1)
-            for source, inner, target, size in strips:
-                here = labels[image, target]
+            for strip in strips:
+                part = strip.upsample(scores[image].detach().to(dtype))
+                here = labels[image, strip.target]
+                hits += _hits(part, here, ignore_index)
                 with torch.set_grad_enabled(needs_gradient):
-                    part = scores[image, :, source].detach().to(dtype)
                     part.requires_grad_(needs_gradient)
-                    upsampled = F.interpolate(
-                        part,
-                        size=size,
-                        mode='bilinear',
-                        align_corners=align_corners,
-                    )[:, :, inner]
-                    losses = pixel_losses(upsampled, here)
+                    losses = pixel_losses(part, here)
                     if weight is not None:
-                        losses = losses * weight[image, target]
+                        losses = losses * weight[image, strip.target]
                     total = losses.sum()
                 if needs_gradient:
                     (back,) = torch.autograd.grad(total, part)
-                    gradient[image, :, source] += back
+                    strip.add_back(gradient[image], back)
                 loss += total.detach()
-                hit = upsampled.detach().argmax(1) == here
-                hits += (hit & (here != ignore_index)).sum()
         ctx.gradient = gradient.to(scores.dtype)
         ctx.mark_non_differentiable(hits)
         return loss, hits
@@ -149,25 +198,44 @@ class Stage(torch.autograd.Function):
         return gradient, None, None, None, None, None
 
 
+def _hits(scores: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
+    """How many labels have no better class, which is quicker than argmax."""
+    labelled = labels != ignore_index
+    known = torch.where(labelled, labels, 0).unsqueeze(1)
+    is_top = scores.gather(1, known)[:, 0] == scores.amax(1)
+    return (is_top & labelled).sum()
+
+
+def _weights(scale: int) -> Tensor:
+    """How much each of the pixels takes from before, here and after."""
+    place = (torch.arange(scale) + 0.5) / scale - 0.5
+    before, after = (-place).clamp(min=0), place.clamp(min=0)
+    return torch.stack([before, 1 - before - after, after], 1)
+
+
+def _overlap(parts: Tensor) -> Tensor:
+    """Sum of what goes before, here and after: (3, K, n, m) to n + 2."""
+    _, K, n, m = parts.shape
+    total = parts.new_zeros(K, n + 2, m)
+    for offset, part in enumerate(parts):
+        total[:, offset : offset + n] += part
+    return total
+
+
 def _strips(
     scores: torch.Size, labels: torch.Size, align_corners: bool
-) -> Iterator[Strip]:
-    num_classes, h = scores[1:3]
+) -> Iterator[Strip | Image]:
+    num_classes, h, w = scores[1:]
     H, W = labels[1:]
-    scale, rest = divmod(H, h)
-    if rest or align_corners:
-        whole = slice(None)
-        yield Strip(whole, whole, whole, (H, W))
+    if align_corners or H % h or W % w:
+        yield Image((H, W), align_corners)
         return
-    rows = STRIP_SCORES // (num_classes * scale * W)
-    rows = max(rows // STRIP_ROWS, 1) * STRIP_ROWS
+    scales = H // h, W // w
+    rows = max(STRIP_SCORES // (num_classes * scales[0] * W), 1)
     for first in range(0, h, rows):
         last = min(first + rows, h)
-        low, high = max(first - 1, 0), min(last + 1, h)
-        skipped = (first - low) * scale
         yield Strip(
-            slice(low, high),
-            slice(skipped, skipped + (last - first) * scale),
-            slice(first * scale, last * scale),
-            ((high - low) * scale, W),
+            slice(first, last),
+            slice(first * scales[0], last * scales[0]),
+            scales,
         )
