@@ -68,20 +68,22 @@ def is_done(run: Run) -> bool:
     return (run.folder / RESULT_FILE).exists()
 
 
-def _start(run: Run, slot: int, jobs: int) -> subprocess.Popen:
-    """A process with its share of the cores, and a GPU if there are any."""
-    environment = dict(os.environ)
+def environment_of(slot: int, jobs: int) -> dict[str, str]:
+    """A share of the cores for each job, and a GPU if there are any."""
     # Who has set a number of threads shares the machine with others.
-    threads = max(1, available_cores() // jobs)
-    environment.setdefault('OMP_NUM_THREADS', str(threads))
+    threads = str(max(1, available_cores() // jobs))
+    environment = {'OMP_NUM_THREADS': threads, **os.environ}
     if torch.cuda.is_available():
         gpu = slot % torch.cuda.device_count()
         environment['CUDA_VISIBLE_DEVICES'] = str(gpu)
-    module = f'{__package__}.one_run'
+    return environment
+
+
+def _start(run: Run, slot: int, jobs: int) -> subprocess.Popen:
     with open(run.folder / LOG_FILE, 'ab') as log:
         return subprocess.Popen(
-            [sys.executable, '-m', module, run.folder],
-            env=environment,
+            [sys.executable, '-m', f'{__package__}.one_run', run.folder],
+            env=environment_of(slot, jobs),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -12,6 +12,7 @@ import numpy as np
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import DataSetError, MissingFileError
+from mmseg_margin.report import PairedDifference, paired_difference
 
 from .records import (
     RESULT_FILE,
@@ -73,10 +74,26 @@ class Comparison:
             (run.seed, run.metrics.get(metric)) for run in self.runs(name)
         )
 
+    def means(self, metric: str = 'mIoU') -> dict[str, float]:
+        """Its mean over the seeds, of every objective that has one."""
+        return {
+            name: statistics.fmean(values.values())
+            for name in self.names
+            if (values := self.metric(name, metric))
+        }
+
     def class_iou(self, name: str, index: int) -> BySeed:
         """A class's IoU of every run that has it."""
         return _finite(
             (run.seed, run.class_iou[index]) for run in self.runs(name)
+        )
+
+    def difference(
+        self, name: str, metric: str = 'mIoU'
+    ) -> PairedDifference | None:
+        """To the baseline, seed by seed; None if they share no seed."""
+        return paired_difference(
+            self.metric(name, metric), self.metric(BASELINE, metric)
         )
 
     def seconds(self, name: str) -> float | None:
@@ -84,6 +101,11 @@ class Comparison:
         # 0 is not measured.
         found = [r.seconds_per_iteration for r in self.runs(name)]
         return statistics.median(filter(None, found)) if any(found) else None
+
+    def memory(self, name: str) -> float | None:
+        """The largest of the runs' peaks, in MiB."""
+        found = [run.peak_memory_mib for run in self.runs(name)]
+        return max(found, default=None)
 
 
 def load_comparison(place: Path) -> Comparison:

@@ -10,6 +10,7 @@ from mmengine.config import Config, ConfigDict
 from mmseg_margin.errors import SettingError
 from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
+from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.tooling import flags
 from mmseg_margin.walks import add_hook, add_import, leaf_datasets
 
@@ -25,7 +26,7 @@ class Run:
     """One training of a comparison, in a folder of its own."""
 
     name: str
-    objective: str
+    objective: Objective
     seed: int
     folder: Path
 

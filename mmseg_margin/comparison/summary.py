@@ -39,9 +39,9 @@ class Summary:
     def means(self, name: str, metric: str = 'mIoU') -> ByLabel:
         """Mean over the seeds, in every comparison that has any."""
         return {
-            label: statistics.fmean(values.values())
+            label: means[name]
             for label, comparison in self.comparisons.items()
-            if (values := comparison.metric(name, metric))
+            if name in (means := comparison.means(metric))
         }
 
     def rank(self, name: str) -> float:
@@ -52,17 +52,11 @@ class Summary:
 
     def differences(self, name: str, metric: str = 'mIoU') -> ByLabel:
         """Mean difference to the baseline over the seeds that both have."""
-        found = {}
-        for label, comparison in self.comparisons.items():
-            mine, baseline = (
-                comparison.metric(each, metric) for each in (name, BASELINE)
-            )
-            shared = mine.keys() & baseline.keys()
-            if shared:
-                found[label] = statistics.fmean(
-                    mine[seed] - baseline[seed] for seed in shared
-                )
-        return found
+        return {
+            label: paired.mean
+            for label, comparison in self.comparisons.items()
+            if (paired := comparison.difference(name, metric))
+        }
 
     def difference(
         self, name: str, metric: str = 'mIoU'
@@ -85,11 +79,7 @@ class Summary:
     def _ranks(self) -> dict[str, dict[str, float]]:
         ranks = {}
         for label, comparison in self.comparisons.items():
-            means = {
-                name: statistics.fmean(values.values())
-                for name in comparison.names
-                if (values := comparison.metric(name, 'mIoU'))
-            }
+            means = comparison.means()
             places = rankdata([-mean for mean in means.values()])
             ranks[label] = dict(zip(means, places.tolist(), strict=True))
         return ranks

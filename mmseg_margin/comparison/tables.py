@@ -6,11 +6,11 @@ from collections.abc import Callable
 from mmseg_margin.report import (
     ABSENT,
     Bold,
+    PairedDifference,
     Table,
     embolden_best,
     interval_text,
     mean_text,
-    paired_difference,
     signed,
 )
 
@@ -41,14 +41,17 @@ def overall_table(comparison: Comparison) -> Table:
 
 def class_table(comparison: Comparison) -> Table:
     """Table 2: IoU of every class, most frequent class first."""
-    setup = comparison.setup
+    setup, names = comparison.setup, comparison.names
     total = max(sum(setup.class_counts), 1)
-    rows = []
-    for k in comparison.class_order:
-        iou = [comparison.class_iou(name, k) for name in setup.losses]
-        share = f'{100 * setup.class_counts[k] / total:.3f}'
-        rows.append([setup.classes[k], share, *_mean_cells(iou)])
-    return Table(['class', 'share %', *setup.losses], rows)
+    rows = [
+        [
+            setup.classes[k],
+            f'{100 * setup.class_counts[k] / total:.3f}',
+            *_mean_cells([comparison.class_iou(name, k) for name in names]),
+        ]
+        for k in comparison.class_order
+    ]
+    return Table(['class', 'share %', *names], rows)
 
 
 def difference_table(comparison: Comparison) -> Table | None:
@@ -56,49 +59,27 @@ def difference_table(comparison: Comparison) -> Table | None:
     others = [name for name in comparison.names if name != BASELINE]
     if not comparison.runs(BASELINE) or not others:
         return None
-    return Table(
-        ['objective', *METRICS.values()],
-        [
-            [
-                name,
-                *(
-                    _difference_cell(
-                        comparison.metric(name, metric),
-                        comparison.metric(BASELINE, metric),
-                    )
-                    for metric in METRICS
-                ),
-            ]
-            for name in others
-        ],
-    )
+    rows = [
+        [name]
+        + [_difference_cell(comparison.difference(name, m)) for m in METRICS]
+        for name in others
+    ]
+    return Table(['objective', *METRICS.values()], rows)
 
 
 def cost_table(comparison: Comparison) -> Table:
     """Time and memory, and their ratio to the baseline."""
-    seconds = _over_runs(
-        comparison, lambda run: run.seconds_per_iteration, statistics.median
-    )
-    memory = _over_runs(comparison, lambda run: run.peak_memory_mib, max)
-    return Table(
+    ratio = f'ratio to {BASELINE}'
+    rows = [
         [
-            'objective',
-            's / iteration',
-            f'ratio to {BASELINE}',
-            'peak MiB',
-            f'ratio to {BASELINE}',
-        ],
-        [
-            [
-                name,
-                f'{seconds[name]:.4g}' if name in seconds else ABSENT,
-                _ratio(seconds, name),
-                f'{memory[name]:,.0f}' if name in memory else ABSENT,
-                _ratio(memory, name),
-            ]
-            for name in comparison.names
-        ],
-    )
+            name,
+            *_cost_cells(comparison.seconds, name, '.4g'),
+            *_cost_cells(comparison.memory, name, ',.0f'),
+        ]
+        for name in comparison.names
+    ]
+    header = ['objective', 's / iteration', ratio, 'peak MiB', ratio]
+    return Table(header, rows)
 
 
 def _mean_cells(columns: list[BySeed]) -> list[str]:
@@ -111,8 +92,7 @@ def _mean_cells(columns: list[BySeed]) -> list[str]:
     )
 
 
-def _difference_cell(values: BySeed, baseline: BySeed) -> str:
-    difference = paired_difference(values, baseline)
+def _difference_cell(difference: PairedDifference | None) -> str:
     if difference is None:
         return ABSENT
     text = signed(difference.mean)
@@ -121,20 +101,12 @@ def _difference_cell(values: BySeed, baseline: BySeed) -> str:
     return Bold(text) if difference.sign else text
 
 
-def _over_runs(
-    comparison: Comparison, measure: Callable, reduce: Callable
-) -> dict[str, float]:
-    """One figure for each objective that was measured; 0 is not measured."""
-    measured = {
-        name: [measure(run) for run in comparison.runs(name) if measure(run)]
-        for name in comparison.names
-    }
-    return {
-        name: reduce(values) for name, values in measured.items() if values
-    }
-
-
-def _ratio(values: dict[str, float], name: str) -> str:
-    if name not in values or BASELINE not in values:
-        return ABSENT
-    return f'{values[name] / values[BASELINE]:.2f}'
+def _cost_cells(
+    measured: Callable[[str], float | None], name: str, digits: str
+) -> list[str]:
+    """A figure, and its ratio to the baseline's."""
+    cost, baseline = measured(name), measured(BASELINE)
+    return [
+        f'{cost:{digits}}' if cost else ABSENT,
+        f'{cost / baseline:.2f}' if cost and baseline else ABSENT,
+    ]

@@ -1,16 +1,14 @@
 """The one sentence that says who won, and what is not known."""
 
-import statistics
-
-from mmseg_margin.report import interval_text, paired_difference, signed
+from mmseg_margin.report import interval_text, signed
 
 from .results import BASELINE, Comparison
 
 
 def verdict(comparison: Comparison) -> str:
     """Rank by mean mIoU; say how margin compares with cross-entropy."""
-    ranking = _rank(comparison)
-    names = list(ranking)
+    ranking = comparison.means()
+    names = sorted(ranking, key=lambda name: -ranking[name])
     if not names:
         return 'No run has finished yet, so there is nothing to compare.'
     winner = names[0]
@@ -53,21 +51,8 @@ def missing_runs(comparison: Comparison) -> list[str]:
     ]
 
 
-def _rank(comparison: Comparison) -> dict[str, float]:
-    """Mean mIoU of every objective that has one, best first."""
-    means = {
-        name: statistics.fmean(values.values())
-        for name in comparison.names
-        if (values := comparison.metric(name, 'mIoU'))
-    }
-    return dict(sorted(means.items(), key=lambda item: -item[1]))
-
-
 def _against_baseline(comparison: Comparison, subject: str) -> str:
-    difference = paired_difference(
-        comparison.metric(subject, 'mIoU'),
-        comparison.metric(BASELINE, 'mIoU'),
-    )
+    difference = comparison.difference(subject)
     if difference is None:
         return (
             f'no seed has been run with both {subject} and {BASELINE}, so '

@@ -16,7 +16,7 @@ from optuna.trial import Trial
 from mmseg_margin.comparison.one_run import train_and_test
 from mmseg_margin.comparison.records import Setup
 from mmseg_margin.comparison.runs import Run, run_config
-from mmseg_margin.hooks.swap_loss_hook import SwapLossHook, train_with
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.walks import as_list, heads_of_config, registered_name
@@ -106,12 +106,11 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
     base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
     cfg = run_config(
         base,
-        Run('margin', 'margin', task.seed, folder),
+        Run('margin', task.loss_with(setting), task.seed, folder),
         task.init,
         task.setup.class_counts,
         keep_predictions=False,
     )
-    train_with(cfg, task.loss_with(setting))
     for hook in cfg.custom_hooks:
         if registered_name(hook) == 'CurvesHook':
             # Nothing here looks at the curve of the training images.
