@@ -90,14 +90,14 @@ def check_labels(
         target.append(_describe(kind, group, collected))
     errors += check_heads(heads, len(stats.classes))
     warnings += check_ignored_labels(heads, leaves)
-    if stats.total == 0:
+    if stats.total:
+        warnings += _check_classes(
+            stats, rare_share, tolerates_absent_classes(model)
+        )
+    elif not errors:  # which would explain it
         errors.append(
             'no pixel carries a class\n    likely fix: check ignore_index, '
             'reduce_zero_label and the list of classes.'
-        )
-    else:
-        warnings += _check_classes(
-            stats, rare_share, tolerates_absent_classes(model)
         )
     return LabelReport(dataset, stats, errors, warnings)
 

@@ -217,8 +217,13 @@ def test_advice_that_is_followed_is_not_given(tmp_path, built):
 
 
 def test_everything_ignored(tmp_path):
-    result = report_on(open_set(write_set(tmp_path, values=(255,))))
-    assert 'no pixel carries a class' in result.errors[0]
+    root = write_set(tmp_path, values=(255,))
+    (error,) = report_on(root).errors
+    assert 'no pixel carries a class' in error
+    for path in (root / 'ann').iterdir():
+        path.write_bytes(b'')
+    (error,) = report_on(root).errors
+    assert 'unreadable label files (6 file(s))' in error
 
 
 def test_empty_data_set(tmp_path):
