@@ -165,6 +165,7 @@ def small_config(root, work_dir, fused, **settings):
     )
     config.model.auxiliary_head = copy.deepcopy(config.model.decode_head)
     config.model.auxiliary_head.loss_decode = {**CE, 'loss_weight': 0.4}
+    config.custom_hooks[0]['class_weight'] = 'sqrt'
     config.optim_wrapper.accumulative_counts = 2
     config.default_hooks.checkpoint.interval = 10
     config.custom_hooks += [
