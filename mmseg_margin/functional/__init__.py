@@ -20,7 +20,11 @@ from .objective import (
     rho_margin_loss,
 )
 from .settings import FORMS, LossSettings, OffsetSettings
-from .strips import upsampled_stage
+from .upsampled import (
+    StageResult,
+    upsampled_margin_loss,
+    upsampled_stage,
+)
 
 __all__ = [
     'ABSENT_CLASS_POLICIES',
@@ -28,6 +32,7 @@ __all__ = [
     'LossSettings',
     'MarginOffsets',
     'OffsetSettings',
+    'StageResult',
     'calibrated_log_loss',
     'choose_backend',
     'error_histograms',
@@ -43,5 +48,6 @@ __all__ = [
     'reference_loss',
     'rho_margin_loss',
     'tau_of_largest_offset',
+    'upsampled_margin_loss',
     'upsampled_stage',
 ]

@@ -77,8 +77,8 @@ class PixelTerms(NamedTuple):
 
     loss: Tensor
     gradient: Tensor
-    hits: Tensor | None = None
-    stored: tuple[Tensor, ...] = ()
+    hits: Tensor
+    stored: tuple[Tensor, ...]
 
 
 def loss_and_gradient(
@@ -93,9 +93,12 @@ def loss_and_gradient(
         terms = softmax_terms(scores, labels, weight, classes, rules)
     else:
         terms = margin_terms(scores, labels, weight, classes, rules)
-    if not rules.count_hits:
-        return terms
-    return terms._replace(hits=count_hits(scores, labels, classes))
+    loss, gradient, *stored = terms
+    if rules.count_hits:
+        hits = count_hits(scores, labels, classes)
+    else:
+        hits = labels.new_zeros((), dtype=torch.long)
+    return PixelTerms(loss, gradient, hits, tuple(stored))
 
 
 def margin_terms(
@@ -104,7 +107,7 @@ def margin_terms(
     weight: Tensor,
     classes: Classes,
     rules: Rules,
-) -> PixelTerms:
+) -> tuple[Tensor, ...]:
     """Algorithm 2: the paper's and the target form."""
     own = labels == classes.number
     if rules.form == 'paper':
@@ -142,7 +145,7 @@ def margin_terms(
     to_anchor = to_anchor + (from_anchors - g) * tied
     to_rival = torch.where(is_rival & (tied == 0), to_rival, 0.0)
     gradient = g - torch.where(is_anchor, to_anchor, to_rival)
-    return PixelTerms(loss, gradient)
+    return loss, gradient
 
 
 def softmax_terms(
@@ -151,7 +154,7 @@ def softmax_terms(
     weight: Tensor,
     classes: Classes,
     rules: Rules,
-) -> PixelTerms:
+) -> tuple[Tensor, ...]:
     """The softmax form and the Jaccard form."""
     z = rules.nats * _shifted(scores, labels, classes)
     top = z.amax(0, keepdim=True)
@@ -169,7 +172,7 @@ def softmax_terms(
     loss = w * log_loss / rules.nats
     if rules.form == 'softmax':
         gradient = _less_at_label(e * (slope / total), labels, slope, classes)
-        return PixelTerms(loss, gradient)
+        return loss, gradient
     p = e * (1 / total)
     own_cost = _own_cost(-torch.expm1(-log_loss), labels, classes)
     other_cost = classes.other_cost.gather(1, _level(p, classes))
@@ -179,7 +182,7 @@ def softmax_terms(
     scale = rules.nats * weight
     gradient = p * (scale * c + (slope - scale * mean))
     gradient = _less_at_label(gradient, labels, slope, classes)
-    return PixelTerms(loss, gradient, stored=(c, own_cost))
+    return loss, gradient, c, own_cost
 
 
 def _own_cost(error: Tensor, labels: Tensor, classes: Classes) -> Tensor:

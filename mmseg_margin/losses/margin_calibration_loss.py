@@ -1,7 +1,7 @@
 """MarginCalibrationLoss: the configuration of the margin-calibrated loss."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,20 +10,13 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import (
-    choose_backend,
-    error_histograms,
-    pixel_calibration_loss,
-)
-from mmseg_margin.functional.strips import PixelLosses
+from mmseg_margin.functional import choose_backend, pixel_calibration_loss
 from mmseg_margin.stats import ClassStats
 
 from .error_memory import ErrorMemory
 from .pixel_wise_loss import PixelWiseLoss
 from .presets import settings_of
 from .validation import warn_of_large_offsets
-
-MakeTables = Callable[[Tensor], Tensor]
 
 
 @MODELS.register_module()
@@ -152,62 +145,33 @@ class MarginCalibrationLoss(PixelWiseLoss):
     def pixel_losses(
         self, scores: Tensor, label: Tensor, ignore_index: int
     ) -> Tensor:
-        return self._losses(scores, label, ignore_index, self._tables())
-
-    def strip_losses(
-        self, sample: Callable[[], tuple[Tensor, Tensor]], ignore_index: int
-    ) -> PixelLosses:
-        """The same with the Jaccard form's weights of the whole batch."""
-        tables = self._tables()
-        if callable(tables):
-            tables = tables(self._histograms(*sample(), ignore_index))
-        return lambda s, y: self._losses(s, y, ignore_index, tables)
-
-    def _tables(self) -> Tensor | MakeTables | None:
-        """The Jaccard form's weights, or how a batch's errors change them."""
-        if self.errors is None:
-            return None
-        if self.training:
-            return self.errors.weights_with
-        return self.errors.weights()
-
-    def _losses(
-        self,
-        scores: Tensor,
-        label: Tensor,
-        ignore_index: int,
-        tables: Tensor | MakeTables | None,
-    ) -> Tensor:
-        own, other = self.settings.term_weights(scores.shape[1])
         return pixel_calibration_loss(
             scores,
             label,
-            self.rho_0k,
-            self.rho_k0,
-            form=self.settings.form,
-            pos_weight=own,
-            neg_weight=other,
-            log_base=self.settings.log_base,
-            focus=self.settings.focus,
-            levels=self.settings.levels,
-            log_share=self.settings.log_share,
-            tables=tables,
             ignore_index=ignore_index,
-            backend=self.backend,
+            **self.stage_settings(scores.shape[1]),
         )
 
-    def _histograms(
-        self, scores: Tensor, label: Tensor, ignore_index: int
-    ) -> Tensor:
-        return error_histograms(
-            scores,
-            label,
-            self.rho_0k,
-            self.rho_k0,
-            levels=self.settings.levels,
-            nats=self.settings.nats,
-            ignore_index=ignore_index,
-        )
+    def stage_settings(self, num_classes: int) -> dict[str, Any]:
+        tables = None
+        if self.errors is not None:
+            # While training, a batch changes what is remembered.
+            remember = self.errors.weights_with
+            tables = remember if self.training else self.errors.weights()
+        own, other = self.settings.term_weights(num_classes)
+        return {
+            'rho_0k': self.rho_0k,
+            'rho_k0': self.rho_k0,
+            'form': self.settings.form,
+            'pos_weight': own,
+            'neg_weight': other,
+            'log_base': self.settings.log_base,
+            'focus': self.settings.focus,
+            'levels': self.settings.levels,
+            'log_share': self.settings.log_share,
+            'tables': tables,
+            'backend': self.backend,
+        }
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         super().check(scores, label, ignore_index)

@@ -3,13 +3,12 @@
 The average, autocast, heads with one channel, the fused stage, the checks.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mmseg_margin.functional import upsampled_stage
-from mmseg_margin.functional.strips import PixelLosses, upsampled_sample
 
 from .averaging import (
     PixelShares,
@@ -20,9 +19,15 @@ from .averaging import (
 from .class_weights import ClassWeight, ClassWeightedModule
 from .validation import check_labels, check_loss_name
 
-# Every fourth pixel in both directions is enough to see the errors of a
-# batch: neighbours hardly differ.
-PIXEL_STRIDE = 4
+# Cross-entropy as a limit of the softmax form. It needs no compiler to be
+# fast enough.
+CROSS_ENTROPY = {
+    'rho_0k': 0.0,
+    'rho_k0': 0.0,
+    'form': 'softmax',
+    'log_base': 'e',
+    'backend': 'eager',
+}
 
 
 def two_class_scores(scores: Tensor) -> Tensor:
@@ -78,16 +83,9 @@ class PixelWiseLoss(ClassWeightedModule):
         """(N, K, H, W) and (N, H, W) to (N, H, W), 0 where ignored."""
         raise NotImplementedError
 
-    def strip_losses(
-        self, sample: Callable[[], tuple[Tensor, Tensor]], ignore_index: int
-    ) -> PixelLosses:
-        """The same for the strips of a batch; ``sample`` looks at all of it.
-
-        Args:
-            sample: Gives the scores and labels of some of the pixels.
-            ignore_index: The label of ignored pixels.
-        """
-        return lambda s, y: self.pixel_losses(s, y, ignore_index)
+    def stage_settings(self, num_classes: int) -> dict[str, Any]:
+        """What :func:`upsampled_stage` needs to compute the same."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -129,15 +127,10 @@ class PixelWiseLoss(ClassWeightedModule):
             result = upsampled_stage(
                 low_scores,
                 label,
-                self.strip_losses(
-                    lambda: upsampled_sample(
-                        low_scores, label, PIXEL_STRIDE, align_corners
-                    ),
-                    ignore_index,
-                ),
                 pixel_weight=shares.weights,
                 ignore_index=ignore_index,
                 align_corners=align_corners,
+                **self.stage_settings(low_scores.shape[1]),
             )
             loss = self.loss_weight * result.loss / shares.divisor
         return loss, result.hits

@@ -1,5 +1,7 @@
 """Focal loss over the softmax, for pixels of any number of classes."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from mmseg.registry import MODELS
@@ -8,7 +10,7 @@ from torch import Tensor
 from mmseg_margin.errors import SettingError
 
 from .class_weights import ClassWeight
-from .pixel_wise_loss import PixelWiseLoss
+from .pixel_wise_loss import CROSS_ENTROPY, PixelWiseLoss
 
 
 @MODELS.register_module()
@@ -50,3 +52,8 @@ class SoftmaxFocalLoss(PixelWiseLoss):
         )
         p = torch.exp(-cross_entropy)
         return (1 - p) ** self.gamma * cross_entropy
+
+    def stage_settings(self, num_classes: int) -> dict[str, Any]:
+        # The softmax form's focus is on twice the probability.
+        of_focus = {'focus': self.gamma, 'pos_weight': 2**-self.gamma}
+        return CROSS_ENTROPY | of_focus

@@ -1,12 +1,14 @@
 """Cross-entropy with class weights that come from the data."""
 
+from typing import Any
+
 import torch.nn.functional as F
 from mmseg.registry import MODELS
 from torch import Tensor
 
 from .averaging import pixel_shares, reduce_pixels
 from .class_weights import ClassWeight
-from .pixel_wise_loss import PixelWiseLoss
+from .pixel_wise_loss import CROSS_ENTROPY, PixelWiseLoss
 
 
 def weighted_cross_entropy(
@@ -75,3 +77,6 @@ class WeightedCrossEntropyLoss(PixelWiseLoss):
             reduction='none',
             ignore_index=ignore_index,
         )
+
+    def stage_settings(self, num_classes: int) -> dict[str, Any]:
+        return CROSS_ENTROPY

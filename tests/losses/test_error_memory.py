@@ -13,7 +13,11 @@ K, COUNTS = 4, [70, 20, 7, 3]
 
 def jaccard(**settings):
     return MarginCalibrationLoss(
-        form='jaccard', log_base='e', class_counts=COUNTS, **settings
+        form='jaccard',
+        log_base='e',
+        class_counts=COUNTS,
+        backend='eager',
+        **settings,
     )
 
 

@@ -1,0 +1,173 @@
+"""The fused stage against up-sampling, loss and accuracy one by one."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mmseg_margin.functional import (
+    backend,
+    jaccard_weights,
+    margin_calibration_loss,
+    upsampled_margin_loss,
+    upsampled_stage,
+)
+from mmseg_margin.functional.upsampling import upsampled_sample
+
+IGNORE = 255
+
+
+@pytest.fixture(autouse=True)
+def _many_small_tiles(monkeypatch):
+    monkeypatch.setattr(backend, 'EAGER_PIXELS', 100)
+    monkeypatch.setattr(backend, 'EAGER_SCORES', 100)
+
+
+def make(K, low, full, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, K, *low, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, K, (2, *full), generator=generator)
+    labels[0, : full[0] // 2] = IGNORE
+    weight = torch.rand(2, *full, generator=generator, dtype=torch.float64)
+    rho = torch.rand(2, K, generator=generator, dtype=torch.float64)
+    return (2 * scores).to(dtype), labels, weight.to(dtype), *rho
+
+
+def one_by_one(low, labels, weight, rho_0k, rho_k0, align_corners, **kwargs):
+    scores = F.interpolate(
+        low,
+        size=labels.shape[1:],
+        mode='bilinear',
+        align_corners=align_corners,
+    )
+    losses = margin_calibration_loss(
+        scores, labels, rho_0k, rho_k0, reduction='none', **kwargs
+    )
+    hits = (scores.argmax(1) == labels).sum()
+    return (weight * losses).sum(), hits
+
+
+@pytest.mark.parametrize(
+    ('K', 'low', 'full', 'align_corners', 'settings'),
+    [
+        (2, (9, 5), (9, 5), False, dict(form='paper')),
+        (19, (13, 7), (26, 14), False, dict(form='softmax', focus=2.0)),
+        (171, (5, 3), (20, 12), False, dict(form='jaccard', log_share=0.25)),
+        (5, (7, 6), (56, 24), False, dict(form='target', pos_weight=3.0)),
+        (5, (9, 6), (27, 18), False, dict(form='jaccard')),
+        (5, (9, 6), (33, 21), True, dict(form='paper', focus=1.0)),
+        (5, (9, 6), (32, 21), False, dict(form='softmax', log_base='e')),
+        (5, (9, 6), (18, 12), True, dict(form='paper', log_base='e')),
+    ],
+)
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_it_is_exact(K, low, full, align_corners, settings, dtype):
+    scores, labels, weight, rho_0k, rho_k0 = make(K, low, full, dtype)
+    scores.requires_grad_()
+    if settings['form'] == 'jaccard':
+        # Few levels, so that no error is rounded into the next.
+        share = torch.full((K,), 1 / K)
+        tables = jaccard_weights(share, torch.rand(2, K, 2))
+        settings = dict(settings, tables=tables)
+    arguments = dict(settings, backend='eager', align_corners=align_corners)
+    expected, hits = one_by_one(
+        scores, labels, weight, rho_0k, rho_k0, **arguments
+    )
+    (gradient,) = torch.autograd.grad(3 * expected, scores)
+    result = upsampled_stage(
+        scores, labels, rho_0k, rho_k0, pixel_weight=weight, **arguments
+    )
+    (3 * result.loss).backward()
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-6
+    largest = float(gradient.abs().max())
+    torch.testing.assert_close(
+        result.loss, expected, rtol=tolerance, atol=tolerance
+    )
+    torch.testing.assert_close(
+        scores.grad, gradient, rtol=tolerance, atol=2 * tolerance * largest
+    )
+    assert result.hits == hits
+    assert not result.hits.requires_grad
+
+
+def test_compiled_it_is_the_same():
+    scores, labels, weight, rho_0k, rho_k0 = make(
+        3, (6, 5), (24, 20), torch.float32
+    )
+    results = []
+    for how in ('eager', 'compiled'):
+        leaf = scores.clone().requires_grad_()
+        result = upsampled_stage(
+            leaf,
+            labels,
+            rho_0k,
+            rho_k0,
+            form='jaccard',
+            log_share=0.25,
+            levels=2,
+            pixel_weight=weight,
+            backend=how,
+        )
+        result.loss.backward()
+        results.append((result.loss.detach(), leaf.grad, result.hits))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize('reduction', ['mean', 'sum', 'none'])
+def test_reductions(reduction):
+    scores, labels, _, rho_0k, rho_k0 = make(4, (4, 4), (16, 16))
+    arguments = dict(reduction=reduction, backend='eager')
+    expected = margin_calibration_loss(
+        F.interpolate(scores, scale_factor=4, mode='bilinear'),
+        labels,
+        rho_0k,
+        rho_k0,
+        **arguments,
+    )
+    result = upsampled_margin_loss(scores, labels, rho_0k, rho_k0, **arguments)
+    torch.testing.assert_close(result, expected)
+
+
+def test_gradcheck_and_no_second_derivative():
+    scores, labels, _, rho_0k, rho_k0 = make(3, (2, 3), (4, 6))
+
+    def loss(scores):
+        return upsampled_margin_loss(
+            scores, labels, rho_0k, rho_k0, form='softmax', backend='eager'
+        )
+
+    assert torch.autograd.gradcheck(loss, scores.requires_grad_())
+    (gradient,) = torch.autograd.grad(loss(scores), scores, create_graph=True)
+    with pytest.raises(RuntimeError, match='no second derivative'):
+        torch.autograd.grad(gradient.sum(), scores)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_scores_under_autocast_and_a_retained_graph(dtype):
+    scores, labels, _, rho_0k, rho_k0 = make(3, (4, 4), (8, 8), dtype)
+    whole = upsampled_margin_loss(
+        scores.float(), labels, rho_0k, rho_k0, backend='eager'
+    )
+    half = scores.requires_grad_()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        loss = upsampled_margin_loss(
+            half, labels, rho_0k, rho_k0, backend='eager'
+        )
+    loss.backward(retain_graph=True)
+    once = half.grad.clone()
+    loss.backward()
+    assert torch.equal(loss, whole)
+    assert half.grad.dtype == dtype
+    torch.testing.assert_close(half.grad, 2 * once)
+
+
+@pytest.mark.parametrize('align_corners', [False, True])
+@pytest.mark.parametrize('full', [(24, 32), (27, 20), (6, 8)])
+def test_a_sample_is_some_of_the_upsampled_scores(full, align_corners):
+    low = torch.randn(2, 3, 6, 8, dtype=torch.float64)
+    labels = torch.randint(0, 3, (2, *full))
+    whole = F.interpolate(
+        low, size=full, mode='bilinear', align_corners=align_corners
+    )
+    scores, some = upsampled_sample(low, labels, 4, align_corners)
+    torch.testing.assert_close(scores, whole[..., ::4, ::4])
+    assert torch.equal(some, labels[..., ::4, ::4])
