@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from mmseg_margin.errors import SettingError
+
 from .annotations import Annotation, Annotations
 from .histogram import NUM_VALUES, Histogram
 from .problems import (
@@ -87,6 +89,8 @@ def scan(
     show_progress: bool = False,
 ) -> tuple[LabelSums, Problems]:
     """Read every label once, in threads; Ctrl-C stops it at once."""
+    if num_threads is not None and num_threads < 1:
+        raise SettingError(f'num_threads={num_threads} must be 1 or more.')
     sums, problems = LabelSums(), Problems()
     stop = threading.Event()
     # The first one alone, since file backends connect on their first use.

@@ -153,6 +153,13 @@ def test_mistakes_end_in_a_sentence(run, tmp_path, flags, sentence):
     assert 'Traceback' not in text
 
 
+def test_no_threads(run, tmp_path):
+    root = write_set(tmp_path / 'data')
+    code, text = run(CONFIG.format(root=str(root)), '--num-threads', '0')
+    assert code == 1
+    assert 'error: num_threads=0 must be 1 or more' in text
+
+
 def test_a_config_that_is_not_there():
     """In a process of its own, as people run it."""
     done = subprocess.run(
