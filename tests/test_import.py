@@ -29,8 +29,7 @@ def state():
         'schemes': str(CheckpointLoader._schemes),
         'hook': str(vars(CheckpointHook)),
         'bases': str(utils.MODULE2PACKAGE) + str(Config._get_cfg_path),
-        'safe': [x for x in map(str, torch.serialization.get_safe_globals())
-                 if 'torch.' not in x],
+        'safe': str(torch.serialization.get_safe_globals()),
         'matplotlib': matplotlib.get_backend(auto_select=False),
         'environment': dict(os.environ),
     }
@@ -40,7 +39,7 @@ for name in ('mmseg_margin', 'mmseg_margin.safe_checkpoints'):
     __import__(name)
     states.append(state())
 modules = [name for name in sys.modules if name.startswith(
-    ('matplotlib.figure', 'matplotlib.pyplot', 'optuna', 'jinja2.env',
+    ('matplotlib.figure', 'matplotlib.pyplot', 'optuna', 'torch._dynamo',
      'mmseg_margin.tuning', 'mmseg_margin.tooling', 'mmseg_margin.report'))]
 print(json.dumps([*states, modules]))
 """

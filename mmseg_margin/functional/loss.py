@@ -9,6 +9,7 @@ from .backend import make_plan
 from .labels import check_shapes, known_labels
 from .once import first_derivative_only
 from .terms import PerClass, Tables, Terms
+from .uncompiled import uncompiled
 
 HISTOGRAM_STRIDE = 4
 
@@ -103,7 +104,7 @@ def check_reduction(reduction: str) -> None:
         )
 
 
-@torch.compiler.disable
+@uncompiled
 def pixel_calibration_loss(
     scores: Tensor,
     labels: Tensor,

@@ -16,6 +16,7 @@ from .labels import check_shapes, known_labels
 from .loss import HISTOGRAM_STRIDE, check_reduction, margin_calibration_loss
 from .once import first_derivative_only
 from .terms import PerClass, Terms
+from .uncompiled import uncompiled
 from .upsampling import Axis, Phases, upsampled_sample
 
 
@@ -92,7 +93,7 @@ def upsampled_margin_loss(
     return loss / (labels != ignore_index).sum().clamp(min=1)
 
 
-@torch.compiler.disable
+@uncompiled
 def upsampled_stage(
     low_scores: Tensor,
     labels: Tensor,
