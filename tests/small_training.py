@@ -175,6 +175,7 @@ def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
     root = write_set(path.parent / 'data', 6)
     config = training_config(root, path.parent, **settings)
     config.test_cfg = {'type': 'TestLoop'}
+    config.test_evaluator = {'type': 'IoUMetric'}
     dataset = dict(config.train_dataloader.dataset, pipeline=list(PLAIN))
     for split, data_root in (('val', root), ('test', test_root or root)):
         config[f'{split}_dataloader'] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmseg_margin.comparison.compare import compare
-from mmseg_margin.comparison.ground_truth import write_ground_truth
+from mmseg_margin.comparison.examples import write_ground_truth
 from mmseg_margin.comparison.jobs import RunFailedError
 from mmseg_margin.comparison.report import write_report
 from mmseg_margin.comparison.runs import named_objectives

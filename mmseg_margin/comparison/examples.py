@@ -1,18 +1,23 @@
-"""The paper's Figure 4: predictions side by side."""
+"""The paper's Figure 4: predictions and ground truth side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from mmseg.registry import DATASETS, TRANSFORMS
 from PIL import Image
 
+from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.report import title_lines
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
 from .records import PREDICTIONS, run_folder
 from .results import Comparison
 
+GROUND_TRUTH = 'ground_truth'
 IGNORED = 255
 WIDTH = 480
 MOSAIC_INCHES = 14.0
@@ -76,6 +81,33 @@ def draw_examples(
         f'{complete[index][0][0]} ({shares[index]:.1%})' for index in chosen
     )
     return Examples(path, seed, images)
+
+
+def write_ground_truth(cfg: Config, out: Path) -> list[Sample]:
+    """Labels of the test split as class indices, whatever its files hold.
+
+    Returns:
+        Name, image file and label file of each image.
+    """
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    settings = cfg.test_dataloader.dataset
+    dataset = DATASETS.build(settings)
+    load_labels = TRANSFORMS.build(
+        next(t for t in settings.pipeline if t.type == 'LoadAnnotations')
+    )
+    folder = out / GROUND_TRUTH
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = []
+    for index in range(len(dataset)):
+        info = dataset.get_data_info(index)
+        image = Path(info['img_path'])
+        labels = folder / f'{image.stem}.png'
+        if not labels.exists():
+            loaded = load_labels(info)['gt_seg_map']
+            with atomic_write(labels) as draft:
+                Image.fromarray(loaded.astype(np.uint8)).save(draft, 'png')
+        samples.append((image.stem, image, labels))
+    return samples
 
 
 def disagreement(predictions: Sequence[Path], truth: Path) -> float:

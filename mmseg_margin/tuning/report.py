@@ -84,7 +84,7 @@ def summary(shared: SharedStudy, starts: list[str]) -> str:
     gains = [
         f'{best.value - trial.value:.2f} above {name}'
         for name, trial in _start_trials(shared, starts).items()
-        if trial.state == TrialState.COMPLETE and trial.value is not None
+        if trial.state == TrialState.COMPLETE and trial.number != best.number
     ]
     against = f': {" and ".join(gains)}' if gains else ''
     return (

@@ -11,8 +11,11 @@ from typing import Any
 import optuna
 import torch
 from mmengine.config import Config, ConfigDict
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
 from optuna.trial import Trial
 
+from mmseg_margin.comparison import CurvesHook
 from mmseg_margin.comparison.one_run import train_and_test
 from mmseg_margin.comparison.records import Setup
 from mmseg_margin.comparison.runs import Run, run_config
@@ -21,7 +24,6 @@ from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.walks import as_list, heads_of_config, registered_name
 
-from .pruning_hook import PruningHook
 from .space import Setting, loss_with
 
 LOG_FILE = 'log.txt'
@@ -47,6 +49,25 @@ class Task:
 
     def loss_with(self, setting: Setting) -> dict[str, Any]:
         return loss_with(self.loss, setting)
+
+
+class PruningHook(Hook):
+    """Reports the validation mIoU of CurvesHook to a trial.
+
+    It belongs to one trial, so it is no part of a config.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
+        curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
+        if not self.every_n_train_iters(runner, curves.interval):
+            return
+        iteration, miou = curves.curves['val_mIoU'][-1]
+        self.trial.report(miou, iteration)
+        if iteration < runner.max_iters and self.trial.should_prune():
+            raise optuna.TrialPruned
 
 
 def tuned_loss(cfg: Config) -> dict[str, Any]:
