@@ -134,23 +134,15 @@ def load_comparison(place: Path) -> Comparison:
 
 def save_comparison(comparison: Comparison, path: Path) -> None:
     """All results as one small file, a line for each run."""
-    runs = [
-        json.dumps(_rounded(asdict(run)))
-        for run in comparison.results.values()
-    ]
+    texts = map(json.dumps, map(asdict, comparison.results.values()))
+    rounded = [json.loads(text, parse_float=_rounded) for text in texts]
     setup = json.dumps(asdict(comparison.setup))
-    lines = ',\n'.join(runs)
+    lines = ',\n'.join(map(json.dumps, rounded))
     atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
 
 
-def _rounded(value: object) -> object:
-    if isinstance(value, float):
-        return round(value, DIGITS)
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(each) for each in value]
-    return value
+def _rounded(number: str) -> float:
+    return round(float(number), DIGITS)
 
 
 def _check_classes(result: RunResult, setup: Setup, path: Path) -> None:

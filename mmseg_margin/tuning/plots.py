@@ -23,6 +23,7 @@ MARKS = {
 }
 BEST_COLOUR = '#D55E00'
 AXIS = 'validation mIoU in %'
+COLUMNS = 4
 # Importance compares the best quarter with all trials.
 BEST_SHARE = 0.25
 FEWEST_FOR_IMPORTANCE = 8
@@ -51,9 +52,14 @@ def plot_history(trials: Sequence[FrozenTrial], path: Path) -> Path:
 def plot_slices(trials: Sequence[FrozenTrial], path: Path) -> Path:
     """The mIoU over each parameter, of the trials that have it."""
     space = {k: d for t in trials for k, d in t.distributions.items()}
-    figure = new_figure(2.6 * len(space), 3.2)
-    panels = figure.subplots(1, len(space), sharey=True, squeeze=False)[0]
-    for axes, (name, distribution) in zip(panels, space.items(), strict=True):
+    rows = -(-len(space) // COLUMNS)
+    figure = new_figure(2.8 * COLUMNS, 2.8 * rows)
+    panels = figure.subplots(rows, COLUMNS, sharey=True, squeeze=False)
+    for axes in panels.flat[len(space) :]:
+        axes.set_axis_off()
+    for axes, (name, distribution) in zip(
+        panels.flat, space.items(), strict=False
+    ):
         having = [trial for trial in trials if name in trial.params]
         values = [trial.params[name] for trial in having]
         if isinstance(distribution, CategoricalDistribution):
@@ -65,7 +71,8 @@ def plot_slices(trials: Sequence[FrozenTrial], path: Path) -> Path:
             axes.set_xscale('log')
         axes.set_xlabel(name)
         _scatter(axes, having, values)
-    panels[0].set_ylabel(AXIS)
+    for axes in panels[:, 0]:
+        axes.set_ylabel(AXIS)
     return save_figure(figure, path)
 
 

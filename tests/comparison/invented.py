@@ -17,6 +17,7 @@ from mmseg_margin.comparison.records import (
     write_record,
 )
 from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.report import Table
 
 CLASSES = ['tissue', 'shaft', 'wrist', 'claspers', 'probe']
 COUNTS = [912_000, 49_000, 14_000, 16_000, 8_000]
@@ -83,6 +84,15 @@ def make_result(setup: Setup, objective: str, seed: int) -> RunResult:
         seconds_per_iteration=1.0 + len(objective) / 10 + rng.random() / 50,
         peak_memory_mib=1500 + 10 * len(objective),
     )
+
+
+def cells(table: Table) -> dict[tuple[str, str], str]:
+    """The cells of a table by the names of row and column."""
+    return {
+        (row[0], column): cell
+        for row in table.rows
+        for column, cell in zip(table.header, row, strict=True)
+    }
 
 
 def write_comparison(

@@ -62,7 +62,7 @@ def finished(config, tmp_path_factory):
     """Carried out by the real process, with its output."""
     out = tmp_path_factory.mktemp('undisturbed') / 'out'
     process = start(config, out, *LOSSES)
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
     return out, output
 

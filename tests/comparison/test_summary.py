@@ -12,7 +12,12 @@ from mmseg_margin.comparison.records import SETUP_FILE, write_record
 from mmseg_margin.comparison.results import load_comparison, save_comparison
 from mmseg_margin.comparison.summary import load_summary
 from mmseg_margin.comparison.summary_tables import cost_table, metric_table
-from tests.comparison.invented import make_result, make_setup, write_result
+from tests.comparison.invented import (
+    cells,
+    make_result,
+    make_setup,
+    write_result,
+)
 
 TOOL = Path(__file__).parents[2] / 'tools' / 'summarise.py'
 # mIoU of the seeds; the tail is 10 below, a wide objective twice as slow.
@@ -44,14 +49,6 @@ def places(tmp_path):
     file = out / 'results.json'
     save_comparison(load_comparison(out), file)
     return [*places[:-1], f'{label}={file}']
-
-
-def cells(table):
-    return {
-        (row[0], column): cell
-        for row in table.rows
-        for column, cell in zip(table.header, row, strict=True)
-    }
 
 
 def test_ranks_and_differences(places):

@@ -13,7 +13,7 @@ from mmseg_margin.comparison.tables import (
     overall_table,
 )
 from mmseg_margin.report import ABSENT, Bold
-from tests.comparison.invented import make_result, make_setup
+from tests.comparison.invented import cells, make_result, make_setup
 
 
 def full_comparison(**fields):
@@ -29,15 +29,6 @@ def full_comparison(**fields):
 def without(comparison, *runs):
     left = {k: v for k, v in comparison.results.items() if k not in runs}
     return Comparison(comparison.setup, left)
-
-
-def cells(table):
-    """By row and column name."""
-    return {
-        (row[0], column): cell
-        for row in table.rows
-        for column, cell in zip(table.header, row, strict=True)
-    }
 
 
 def bold(table):
