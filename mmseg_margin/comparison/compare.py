@@ -15,6 +15,7 @@ from mmengine.registry import init_default_scope
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.presets import written_out
 from mmseg_margin.stats import StatsCache, check_labels
 from mmseg_margin.version import __version__
 
@@ -74,7 +75,11 @@ def make_setup(
     cfg: Config, objectives: dict[str, str], seeds: list[int], init: str | None
 ) -> Setup:
     """What all runs have in common; the labels are checked on the way."""
-    losses = {name: terms_of(each) for name, each in objectives.items()}
+    # What a preset means may change before the comparison is gone on with.
+    losses = {
+        name: [written_out(term) for term in terms_of(objective)]
+        for name, objective in objectives.items()
+    }
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     report = check_labels(
         cfg.train_dataloader.dataset, cfg.model, StatsCache()

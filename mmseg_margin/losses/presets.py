@@ -53,15 +53,20 @@ def settings_of(preset: str, given: Mapping[str, Any]) -> Settings:
             f'MarginCalibrationLoss has no setting {unknown[0]!r}: it has '
             f'preset, {", ".join(KNOWN)}.'
         )
-    settings = dict(PRESETS[preset])
-    if SCALES & given.keys():
-        settings = {k: v for k, v in settings.items() if k not in SCALES}
-    settings.update(given)
+    settings = written_out({**given, 'preset': preset})
     return Settings(
         LossSettings(**_only(OF_LOSS, settings)),
         OffsetSettings(**_only(OF_OFFSETS, settings)),
         settings.get('class_weight'),
     )
+
+
+def written_out(loss: Mapping[str, Any]) -> dict[str, Any]:
+    """A loss config with all that its preset means."""
+    settings = PRESETS.get(loss.get('preset', ''), {})
+    if SCALES & loss.keys():
+        settings = {k: v for k, v in settings.items() if k not in SCALES}
+    return {**settings, **loss}
 
 
 def settings_of_config(loss: Mapping[str, Any]) -> Settings:

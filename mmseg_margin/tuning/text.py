@@ -5,7 +5,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from mmseg_margin.losses.presets import PRESETS
+from mmseg_margin.losses.presets import written_out
 
 from .space import Setting
 
@@ -21,7 +21,7 @@ def setting_text(setting: Setting) -> str:
 
 def objective_text(loss: Setting) -> str:
     """A loss config for ``tools/compare.py --losses``, to the last digit."""
-    given = {'preset': 'paper', **PRESETS[loss.get('preset', 'paper')], **loss}
+    given = written_out(loss) | {'preset': 'paper'}
     del given['type']
     return 'margin:' + ','.join(
         f'{k}={v}' for k, v in given.items() if v is not None

@@ -15,6 +15,7 @@ from mmseg_margin.comparison.records import run_folder
 from mmseg_margin.comparison.results import load_comparison
 from mmseg_margin.comparison.runs import named_objectives
 from mmseg_margin.errors import SettingError
+from mmseg_margin.losses.presets import PRESETS
 from tests.small_training import write_config
 
 TOOL = Path(__file__).parents[2] / 'tools' / 'compare.py'
@@ -79,7 +80,13 @@ def test_all_runs_are_trained_and_reported(finished):
     setup = load_comparison(out).setup
     assert setup.objectives['twin'] == 'ce:loss_name=loss_twin'
     assert setup.seeds == {'ce': [0], 'twin': [0], 'margin': [0]}
-    assert setup.losses['margin'][0]['type'] == 'MarginCalibrationLoss'
+    (margin,) = setup.losses['margin']
+    assert margin == {
+        'type': margin['type'],
+        **PRESETS['recommended'],
+        **margin,
+    }
+    assert margin['preset'] == 'recommended'
     assert len(setup.class_counts) == len(setup.classes) == 4
     assert setup.versions['torch']
 

@@ -76,7 +76,7 @@ def test_a_whole_search(task, shared):
     assert '30.00 when stopped at iteration 40' in text
     assert '**52.00**' in text
     assert 'tune.py small.py --trials 9' in text
-    assert 'tuned=margin:preset=paper,backend=eager,form=paper,' in text
+    assert 'tuned=margin:backend=eager,form=paper,' in text
     assert '| 1 | softmax | \u2013 | 0 | 2 | None | 3 | 50.25 |' in text
     assert '| torch | 9.9 |' in text
     assert SAME_SPLIT not in text
