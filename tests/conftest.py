@@ -2,8 +2,10 @@
 
 import gc
 import os
+from typing import Any
 
 from hypothesis import HealthCheck, settings
+from yapf.yapflib import yapf_api
 
 from mmseg_margin.compat import switch_on
 from mmseg_margin.stats import fingerprint
@@ -15,6 +17,19 @@ os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 
 # The data sets of the tests are younger than what the cache would trust.
 fingerprint.SAFE_AGE_NS = -(10**12)
+
+# mmengine formats the config of every runner four times, which is most of
+# the time of a test that builds one.
+format_code, formatted = yapf_api.FormatCode, {}
+
+
+def format_once(text: str, **style: Any) -> tuple[str, bool]:
+    if text not in formatted:
+        formatted[text] = format_code(text, **style)
+    return formatted[text]
+
+
+yapf_api.FormatCode = format_once
 
 # How fast a machine is, or how busy, says nothing about the code.
 settings.register_profile(

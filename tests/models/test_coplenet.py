@@ -11,7 +11,7 @@ import mmseg_margin.models  # noqa: F401
 from tools.instrument_synthesis import render, sample_scene
 
 HEAD = dict(type='COPLEHead', num_classes=5, align_corners=False)
-SIZE = (64, 48)
+SIZE = (48, 32)
 
 
 def build(**settings: object) -> nn.Sequential:
@@ -72,7 +72,7 @@ def test_learns_two_images_of_the_embedded_set():
     network = build()
     optimizer = torch.optim.AdamW(network.parameters(), lr=4e-3)
     losses = []
-    for _ in range(25):
+    for _ in range(16):
         optimizer.zero_grad()
         losses.append(F.cross_entropy(network(images), labels))
         losses[-1].backward()
