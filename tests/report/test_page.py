@@ -65,7 +65,7 @@ addEventListener('load', () => {
 def page(tmp_path_factory):
     """An objective and classes with long names, and a run that is missing."""
     out = tmp_path_factory.mktemp('comparison')
-    long = 'margin:form=target,class_balance=iou,pos_weight=num_classes'
+    long = 'margin:form=target,class_weight=sqrt,pos_weight=num_classes'
     classes = ['tissue', 'shaft', 'wrist', 'W' * 80, '<script>alert(1)']
     setup = make_setup(
         ('margin', 'ce', 'lovasz', long), (0, 1), classes=classes
