@@ -10,7 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mmseg_margin.functional.objective import iou_lower_bound, rho_margin_loss
+from mmseg_margin.functional.objective import (
+    iou_lower_bound,
+    rho_margin_loss,
+    top_two,
+)
 
 
 class Row(IntEnum):
@@ -38,7 +42,7 @@ def margin_sums(
     # An offset of 0 (absent_class='zero') is the limit of small ones.
     tiny = torch.finfo(scores.dtype).tiny
     rho_0k, rho_k0 = rho_0k.clamp_min(tiny), rho_k0.clamp_min(tiny)
-    top, second = _top_two(scores)
+    top, second = top_two(scores)
 
     def margin(score: Tensor) -> Tensor:  # Eq. 8
         return score - torch.where(score == top, second, top)
@@ -64,19 +68,6 @@ def margin_sums(
         sums[Row.LOSS_0K, k] = loss_other.sum(dtype=torch.float64)
         sums[Row.INSIDE, k] += inside_other.sum()
     return sums
-
-
-def _top_two(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest and the second largest score of each pixel, (P,) each.
-
-    Ten times as fast as topk, whose order along K jumps through memory.
-    """
-    top = scores[0]
-    second = torch.full_like(top, float('-inf'))
-    for score in scores[1:]:
-        second = torch.maximum(second, torch.minimum(top, score))
-        top = torch.maximum(top, score)
-    return top, second
 
 
 def bound_scores(sums: Tensor) -> dict[str, NDArray]:
