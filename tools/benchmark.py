@@ -2,10 +2,12 @@
 
 import argparse
 
-from benchmarks import files, loss, scan
+from benchmarks import files, loss, scan, stage, step
 
 SUBJECTS = {
     'loss': (loss, 'time and memory of the objectives'),
+    'stage': (stage, 'up-sampling, loss, accuracy and backward of a head'),
+    'step': (step, 'a whole training step, with and without fused stages'),
     'scan': (scan, 'time of the label scan'),
     'files': (files, 'what grows with the number of label files'),
 }

@@ -40,4 +40,4 @@ def known_labels(
             'correct num_classes, map them in the data set '
             '(reduce_zero_label, label_map), or set ignore_index.'
         )
-    return torch.where(ignored | wrong, -1, labels).to(torch.int32)
+    return labels.to(torch.int32).masked_fill(ignored | wrong, -1)

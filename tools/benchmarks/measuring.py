@@ -1,0 +1,120 @@
+"""Time and peak memory of several ways to do a thing, interleaved."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+
+from mmseg_margin.errors import SettingError
+
+Step = Callable[[], object]
+Figures = dict[str, dict]
+
+
+def device() -> str:
+    """Where to measure."""
+    return 'cuda' if torch.cuda.is_available() else 'cpu'
+
+
+def parse_shape(shape: str, letters: str = 'NxKxHxW') -> list[int]:
+    """The sizes of ``2x19x512x1024``."""
+    sizes = shape.split('x')
+    if len(sizes) != len(letters.split('x')) or not all(
+        size.isdecimal() and int(size) > 0 for size in sizes
+    ):
+        raise SettingError(f'{shape!r} is not a shape {letters}.')
+    return [int(size) for size in sizes]
+
+
+def random_batch(
+    sizes: list[int], scale: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores (N, K, H / scale, W / scale) and labels (N, H, W)."""
+    N, K, H, W = sizes
+    torch.manual_seed(0)
+    scores = 3 * torch.randn(N, K, H // scale, W // scale, device=device())
+    labels = torch.randint(0, K, (N, H, W), device=device())
+    labels[torch.rand(N, H, W, device=device()) < 0.05] = 255
+    return scores, labels
+
+
+def measure(steps: dict[str, Step], repeats: int) -> Figures:
+    """Seconds of all repetitions and peak extra bytes of each step.
+
+    On one thread of a CPU its own time is taken, which other programs do not
+    disturb.
+    """
+    alone = device() == 'cpu' and torch.get_num_threads() == 1
+    clock = time.thread_time if alone else time.perf_counter
+    for step in steps.values():
+        step()
+        step()
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(repeats):
+        for name, step in steps.items():
+            start = clock()
+            step()
+            if device() == 'cuda':
+                torch.cuda.synchronize()
+            seconds[name].append(clock() - start)
+    return {
+        name: dict(seconds=seconds[name], bytes=peak_bytes(step))
+        for name, step in steps.items()
+    }
+
+
+def peak_bytes(step: Step) -> int:
+    """The most memory held at once beyond what was there before."""
+    gc.collect()
+    if device() == 'cuda':
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return torch.cuda.max_memory_allocated() - before
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True
+    ) as profiler:
+        step()
+    held = peak = 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == '[memory]':
+            held += event.nbytes()
+            peak = max(peak, held)
+    return peak
+
+
+def ratio(figures: Figures, key: str, name: str) -> float:
+    """To the first of the steps."""
+
+    def value(which: str) -> float:
+        measured = figures[which][key]
+        if isinstance(measured, list):
+            return statistics.median(measured)
+        return measured
+
+    return value(name) / value(next(iter(figures)))
+
+
+def print_table(title: str, figures: Figures) -> None:
+    """Times, memory, and their ratios to the first."""
+    where = torch.cuda.get_device_name() if device() == 'cuda' else 'CPU'
+    title = f'{title}, {where}, torch {torch.__version__}'
+    table = Table(title=title, title_justify='left')
+    for column in ('', 'ms', 'spread ms', 'MiB', 'time', 'memory'):
+        table.add_column(column, justify='right' if column else 'left')
+    for name, measured in figures.items():
+        seconds = measured['seconds']
+        table.add_row(
+            name,
+            f'{1e3 * statistics.median(seconds):.0f}',
+            f'{1e3 * min(seconds):.0f}-{1e3 * max(seconds):.0f}',
+            f'{measured["bytes"] / 2**20:.0f}',
+            f'{ratio(figures, "seconds", name):.2f}',
+            f'{ratio(figures, "bytes", name):.2f}',
+        )
+    Console().print(table)

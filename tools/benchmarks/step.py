@@ -1,0 +1,98 @@
+"""A whole training step, with and without fused loss stages."""
+
+import argparse
+import warnings
+from types import SimpleNamespace
+
+import torch
+from mmengine.config import Config
+from mmengine.hub import get_config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import init_default_scope
+from mmengine.structures import PixelData
+from mmseg.registry import MODELS
+from mmseg.structures import SegDataSample
+
+from mmseg_margin.compat import switch_on
+from mmseg_margin.hooks import FusedLossHook
+from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.swap import swap_losses
+
+from .measuring import (
+    Figures,
+    Step,
+    device,
+    measure,
+    parse_shape,
+    print_table,
+)
+
+CONFIGS = [
+    'mmseg::deeplabv3plus/'
+    'deeplabv3plus_r50-d8_4xb2-40k_cityscapes-512x1024.py',
+    'mmseg::fastscnn/fast_scnn_8xb4-160k_cityscapes-512x1024.py',
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('--configs', nargs='+', default=CONFIGS)
+    parser.add_argument('--shape', default='2x256x512', help='NxHxW')
+    parser.add_argument('--repeats', type=int, default=3)
+    parser.add_argument('--threads', type=int, default=1)
+
+
+def run(args: argparse.Namespace) -> dict[str, Figures]:
+    """Measure, print tables, and return all figures."""
+    warnings.simplefilter('ignore')
+    torch.set_num_threads(args.threads)
+    switch_on()
+    init_default_scope('mmseg')
+    results = {}
+    for name in args.configs:
+        config = get_config(name) if '::' in name else Config.fromfile(name)
+        steps = {
+            label: make_step(config, parse_shape(args.shape, 'NxHxW'), *how)
+            for label, how in {
+                'ce': ('ce', False),
+                'ce, fused': ('ce', True),
+                'margin': ('margin', False),
+                'margin, fused': ('margin', True),
+            }.items()
+        }
+        results[name] = measure(steps, args.repeats)
+        print_table(f'{name}, {args.shape}, step', results[name])
+    return results
+
+
+def make_step(
+    config: Config, sizes: list[int], objective: str, fused: bool
+) -> Step:
+    """Forward, backward and an update of the weights."""
+    N, H, W = sizes
+    model_config = dict(config.model, pretrained=None, init_cfg=None)
+    model_config['data_preprocessor'] = dict(type='SegDataPreProcessor')
+    torch.manual_seed(0)
+    model = revert_sync_batchnorm(MODELS.build(model_config)).to(device())
+    swap_losses(model, terms_of(objective))
+    for loss in model.modules():
+        if isinstance(loss, MarginCalibrationLoss):
+            K = model.decode_head.num_classes
+            loss.set_class_counts([10**9 // (k + 1) for k in range(K)])
+    if fused:
+        FusedLossHook().before_train(SimpleNamespace(model=model))
+    images = torch.rand(N, 3, H, W, device=device())
+    samples = []
+    for _ in range(N):
+        labels = torch.randint(0, 19, (1, H, W), device=device())
+        sample = SegDataSample(gt_sem_seg=PixelData(data=labels))
+        samples.append(sample)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        losses = model.loss(images, samples)
+        sum(v.sum() for k, v in losses.items() if 'loss' in k).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
