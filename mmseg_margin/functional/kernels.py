@@ -36,11 +36,15 @@ class. The helpers at the end do what suits.
     constant.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from .jaccard import level_of
+
+# Further than scores lie apart, and no infinity, which times 0 is no number.
+FAR = 1e30
 
 
 class Classes(NamedTuple):
@@ -109,26 +113,22 @@ def margin_terms(
     rules: Rules,
 ) -> tuple[Tensor, ...]:
     """Algorithm 2: the paper's and the target form."""
-    own = labels == classes.number
+    own = _equal(labels, classes.number, scores)
     if rules.form == 'paper':
         anchor = scores.amax(0, keepdim=True)
-        is_anchor = scores == anchor
+        is_anchor = _equal(scores, anchor, scores)
     else:
         anchor, is_anchor = _at_label(scores, labels, classes), own
-    others = torch.where(is_anchor, -math.inf, scores)
+    others = scores - FAR * is_anchor
     rival = others.amax(0, keepdim=True)
-    is_rival = others == rival
+    is_rival = _equal(others, rival, scores)
     # Tied anchors are each other's rivals.
-    anchors = _count(is_anchor, weight)
+    anchors = is_anchor.sum(0, keepdim=True).clamp(min=1)
     rival = torch.where(anchors > 1, anchor, rival)
-    margin = scores - torch.where(is_anchor, rival, anchor)
-    x = torch.where(own, classes.rho_k0 - margin, classes.rho_0k + margin)
-    x = x * rules.nats
-    # exp(-|x|) never overflows; log(1 + exp(x)) follows by the sign of x.
-    tail = torch.exp(-x.abs())
-    softplus = x.clamp(min=0) + _log1p_of_fraction(tail)
-    sigmoid = torch.where(x >= 0, 1.0, tail) / (1 + tail)
-    w = weight * torch.where(own, classes.pos_weight, classes.neg_weight)
+    margin = scores - _choose(is_anchor, rival, anchor)
+    x = _choose(own, classes.rho_k0 - margin, classes.rho_0k + margin)
+    softplus, sigmoid = _softplus_and_sigmoid(x * rules.nats)
+    w = weight * _choose(own, classes.pos_weight, classes.neg_weight)
     slope = sigmoid
     if rules.focus:
         w = w * (2 * sigmoid) ** rules.focus
@@ -136,16 +136,15 @@ def margin_terms(
     loss = (w * softplus).sum(0, keepdim=True) / rules.nats
     # An infinite score at the label is not hidden.
     loss = loss + (anchor - anchor)
-    g = w * torch.where(own, -slope, slope)
-    from_anchors = torch.where(is_anchor, g, 0.0).sum(0, keepdim=True)
+    g = w * slope * (1 - 2 * own)
+    from_anchors = (is_anchor * g).sum(0, keepdim=True)
     to_anchor = (g.sum(0, keepdim=True) - from_anchors) / anchors
-    to_rival = from_anchors / _count(is_rival, weight)
+    rivals = is_rival.sum(0, keepdim=True).clamp(min=1)
     # Tied anchors receive from each other, and nobody else does.
     tied = (anchors > 1).to(g.dtype) / (anchors - 1).clamp(min=1)
     to_anchor = to_anchor + (from_anchors - g) * tied
-    to_rival = torch.where(is_rival & (tied == 0), to_rival, 0.0)
-    gradient = g - torch.where(is_anchor, to_anchor, to_rival)
-    return loss, gradient
+    to_rival = is_rival * (from_anchors / rivals * (tied == 0))
+    return loss, g - _choose(is_anchor, to_anchor, to_rival)
 
 
 def softmax_terms(
@@ -175,7 +174,9 @@ def softmax_terms(
         return loss, gradient
     p = e * (1 / total)
     own_cost = _own_cost(-torch.expm1(-log_loss), labels, classes)
-    other_cost = classes.other_cost.gather(1, _level(p, classes))
+    other_cost = classes.other_cost.gather(
+        1, level_of(p, classes.other_cost.shape[1])
+    )
     c = _put_at_label(other_cost, labels, -own_cost, classes)
     mean = (c * p).sum(0, keepdim=True)
     loss = loss + weight * (mean + own_cost)
@@ -188,13 +189,8 @@ def softmax_terms(
 def _own_cost(error: Tensor, labels: Tensor, classes: Classes) -> Tensor:
     """The cost of the label's error, (1, P)."""
     known = labels.clamp(min=0).long()
-    return classes.own_cost[known, _level(error, classes)]
-
-
-def _level(error: Tensor, classes: Classes) -> Tensor:
     levels = classes.own_cost.shape[1]
-    # 32 bits are converted faster; an error that is not a number stays inside.
-    return (error * levels).to(torch.int32).clamp(0, levels - 1).long()
+    return classes.own_cost[known, level_of(error, levels)]
 
 
 def count_hits(scores: Tensor, labels: Tensor, classes: Classes) -> Tensor:
@@ -204,9 +200,30 @@ def count_hits(scores: Tensor, labels: Tensor, classes: Classes) -> Tensor:
     return is_top.sum()
 
 
-def _count(mask: Tensor, like: Tensor) -> Tensor:
-    """How many classes of a pixel, (1, P), but never 0."""
-    return mask.to(like.dtype).sum(0, keepdim=True).clamp(min=1)
+def _equal(a: Tensor, b: Tensor, like: Tensor) -> Tensor:
+    """1 where equal and 0 elsewhere, as numbers.
+
+    Eagerly, masks of a byte are converted, and chosen by, one at a time.
+    """
+    if torch.compiler.is_compiling():
+        return (a == b).to(like.dtype)
+    return torch.eq(a.to(like), b.to(like), out=torch.empty_like(like))
+
+
+def _choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """``a`` where the mask is 1, ``b`` where it is 0."""
+    if torch.compiler.is_compiling():
+        return torch.where(mask > 0, a, b)
+    return torch.lerp(b, a, mask)
+
+
+def _softplus_and_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``log(1 + exp(x))`` and its derivative; exp(-|x|) never overflows."""
+    tail = torch.exp(-x.abs())
+    if torch.compiler.is_compiling():
+        softplus = x.clamp(min=0) + _log1p_of_fraction(tail)
+        return softplus, torch.where(x >= 0, 1.0, tail) / (1 + tail)
+    return tail.log1p_().add_(x.clamp(min=0)), torch.sigmoid(x)
 
 
 def _shifted(scores: Tensor, labels: Tensor, classes: Classes) -> Tensor:
@@ -251,7 +268,7 @@ def _log1p_of_fraction(u: Tensor) -> Tensor:
 
     The series of ``2 atanh(z)`` with ``z = u / (2 + u) <= 1/3``.
     """
-    if u.dtype == torch.float64 or not torch.compiler.is_compiling():
+    if u.dtype == torch.float64:
         return torch.log1p(u)
     z = u / (2 + u)
     square = z * z
