@@ -119,7 +119,7 @@ def margin_terms(
         is_anchor = _equal(scores, anchor, scores)
     else:
         anchor, is_anchor = _at_label(scores, labels, classes), own
-    others = scores - FAR * is_anchor
+    others = torch.sub(scores, is_anchor, alpha=FAR)
     rival = others.amax(0, keepdim=True)
     is_rival = _equal(others, rival, scores)
     # Tied anchors are each other's rivals.
@@ -136,15 +136,19 @@ def margin_terms(
     loss = (w * softplus).sum(0, keepdim=True) / rules.nats
     # An infinite score at the label is not hidden.
     loss = loss + (anchor - anchor)
-    g = w * slope * (1 - 2 * own)
-    from_anchors = (is_anchor * g).sum(0, keepdim=True)
+    g = w * slope
+    g = torch.addcmul(g, own, g, value=-2)
+    of_anchors = is_anchor * g
+    from_anchors = of_anchors.sum(0, keepdim=True)
     to_anchor = (g.sum(0, keepdim=True) - from_anchors) / anchors
-    rivals = is_rival.sum(0, keepdim=True).clamp(min=1)
+    to_rival = from_anchors / is_rival.sum(0, keepdim=True).clamp(min=1)
     # Tied anchors receive from each other, and nobody else does.
     tied = (anchors > 1).to(g.dtype) / (anchors - 1).clamp(min=1)
-    to_anchor = to_anchor + (from_anchors - g) * tied
-    to_rival = is_rival * (from_anchors / rivals * (tied == 0))
-    return loss, g - _choose(is_anchor, to_anchor, to_rival)
+    to_anchor = to_anchor + from_anchors * tied
+    to_rival = to_rival * (tied == 0)
+    gradient = torch.addcmul(g, is_anchor, to_anchor, value=-1)
+    gradient = torch.addcmul(gradient, of_anchors, tied)
+    return loss, torch.addcmul(gradient, is_rival, to_rival, value=-1)
 
 
 def softmax_terms(
