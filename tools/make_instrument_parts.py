@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = Settings(
         *args.size, *args.counts, args.seed, image_format=args.format
     )
-    progress = Progress('image', sum(args.counts))
+    progress = Progress('image', sum(args.counts), parts=1)
     made = write_dataset(args.out, settings, progress.step)
     print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
     print_shares(args.out)

@@ -17,7 +17,7 @@ from mmseg_margin.walks import as_list, heads_of_model
 from .screen import SCREEN
 
 PARTS = 5  # lines of a run that nobody watches in a terminal
-LONGEST_SILENCE = 300.0
+LONGEST_SILENCE = 600.0
 REWRITE = '\r\x1b[K'
 
 
@@ -30,8 +30,11 @@ def show_progress(runner: Runner) -> None:
 class Progress:
     """A line that is rewritten in a terminal, or a few lines elsewhere."""
 
-    def __init__(self, what: str, total: int, done: int = 0) -> None:
+    def __init__(
+        self, what: str, total: int, done: int = 0, parts: int = PARTS
+    ) -> None:
         self.what, self.total, self.first = what, total, done
+        self.parts = parts
         self.part = self._part(done)
         self.start = self.shown = time.monotonic()
 
@@ -53,7 +56,7 @@ class Progress:
         )
 
     def _part(self, done: int) -> int:
-        return done * PARTS // max(self.total, 1)
+        return done * self.parts // max(self.total, 1)
 
 
 class ProgressHook(Hook):

@@ -22,7 +22,7 @@ from tests.small_training import (
 from tests.stats.builders import write_set
 
 FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
-STOPS = int(os.environ.get('MMSEG_MARGIN_STOPS', '6'))
+STOPS = int(os.environ.get('MMSEG_MARGIN_STOPS', '4'))
 # Writing a draft, giving it its name, and removing an old file.
 STEPS = ((os, 'fsync'), (os, 'replace'), (AtomicBackend, 'remove'))
 
