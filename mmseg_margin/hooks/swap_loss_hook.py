@@ -60,6 +60,10 @@ class SwapLossHook(Hook):
             )
             self._model = runner.model
 
+    def before_train(self, runner: Any) -> None:
+        """For a hook that was registered after the run began."""
+        self.before_run(runner)
+
 
 def train_with(
     cfg: Config,
