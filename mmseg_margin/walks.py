@@ -105,10 +105,15 @@ def head_type(head: Any) -> type | None:
     return MODELS.get(kind) if isinstance(kind, str) else kind
 
 
+def is_a(head: Any, kind: type) -> bool:
+    """Whether a head, built or config, is one of a kind."""
+    found = head_type(head)
+    return isinstance(found, type) and issubclass(found, kind)
+
+
 def predicts_boundaries(head: Any) -> bool:
     """Whether a head learns where classes meet, in two classes of its own."""
-    kind = head_type(head)
-    return isinstance(kind, type) and issubclass(kind, STDCHead)
+    return is_a(head, STDCHead)
 
 
 def modules(model: nn.Module) -> Iterator[tuple[str, Any]]:

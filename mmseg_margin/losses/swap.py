@@ -10,20 +10,23 @@ from mmseg.models.decode_heads import (
     PointHead,
 )
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
-from torch import Tensor, nn
+from torch import nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import (
     HEADS,
     head_type,
     heads_of_model,
+    is_a,
+    modules,
     predicts_boundaries,
     registered_name,
     value_of,
 )
 
+from .adapters import LossSum, TwoClassLoss
 from .objectives import Term, build_loss
-from .pixel_wise_loss import PixelWiseLoss, two_class_scores
+from .pixel_wise_loss import PixelWiseLoss
 
 # Heads that take a loss from a list by its place, and the places of those
 # that compare class scores with labels; the others learn boundaries.
@@ -31,36 +34,13 @@ SEMANTIC_PLACES = {PIDHead: (0, 1, 3), DDRHead: (0, 1)}
 # Losses of whole regions: they know no weights of pixels and no points.
 REGION_LOSSES = ('LovaszLoss', 'DiceLoss', 'TverskyLoss')
 MATCHES_MASKS = 'assigns masks to queries instead of scoring pixels'
-# Decode heads by inheritance that have no scores for each pixel and class.
+# Heads without a score for each pixel and class.
 REFUSED = {
+    'Mask2FormerHead': MATCHES_MASKS,
+    'MaskFormerHead': MATCHES_MASKS,
     'SideAdapterCLIPHead': MATCHES_MASKS,
     'VPDDepthHead': 'predicts depth instead of classes',
 }
-
-
-class LossSum(nn.ModuleList):
-    """Several losses in the place of one."""
-
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        return sum(loss(*args, **kwargs) for loss in self)
-
-
-class TwoClassLoss(nn.Module):
-    """A loss of upstream's for a head with one score s: that of (0, s).
-
-    With cross-entropy this is the sigmoid cross-entropy of s.
-    """
-
-    def __init__(self, loss: Any) -> None:
-        super().__init__()
-        self.loss = loss
-
-    @property
-    def loss_name(self) -> str:
-        return self.loss.loss_name
-
-    def forward(self, cls_score: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.loss(two_class_scores(cls_score), *args, **kwargs)
 
 
 def swap_losses(
@@ -72,7 +52,12 @@ def swap_losses(
 
     Each keeps the weight that its cross-entropy had, or else its first loss.
     """
-    heads = semantic_heads(heads_of_model(model), terms, only)
+    others = {
+        name: module
+        for name, module in modules(model)
+        if name in HEADS and not isinstance(module, nn.ModuleList)
+    }
+    heads = semantic_heads(others | heads_of_model(model), terms, only)
     for head in heads.values():
         head.loss_decode = _new_losses(head, terms).to(
             next(head.parameters()).device
@@ -96,21 +81,21 @@ def semantic_heads(
         if only is None
         or any(f'{name}.'.startswith(f'{part}.') for part in only)
     }
-    if not chosen:
-        raise SettingError(
-            f'The model has no {" or ".join(only or HEADS)} to give another '
-            f'loss to: its heads are {", ".join(found) or "none"}.'
-        )
     semantic = {}
     for name, head in chosen.items():
         # The first is trained through its inner head, the second keeps its
         # own loss.
-        if head_type(head) is IterativeDecodeHead or predicts_boundaries(head):
+        if is_a(head, IterativeDecodeHead) or predicts_boundaries(head):
             continue
         _check_head(name, head)
         for term in terms:
             _check_term(name, head, term)
         semantic[name] = head
+    if not semantic:
+        raise SettingError(
+            f'The model has no {" or ".join(only or HEADS)} that could be '
+            f'given another loss: its heads are {", ".join(found) or "none"}.'
+        )
     return semantic
 
 
@@ -120,7 +105,7 @@ def _check_head(name: str, head: Any) -> None:
         return  # building the model will say so
     reason = REFUSED.get(kind.__name__)
     if reason is None and not issubclass(kind, BaseDecodeHead):
-        reason = MATCHES_MASKS
+        reason = 'is no BaseDecodeHead of MMSegmentation'
     if reason:
         raise SettingError(
             f'{name} is a {kind.__name__}, which {reason}, so no other loss '
@@ -130,9 +115,9 @@ def _check_head(name: str, head: Any) -> None:
 
 
 def _check_term(name: str, head: Any, term: Term) -> None:
-    loss, kind = registered_name(term), head_type(head)
-    by_points = kind is not None and issubclass(kind, PointHead)
-    if loss in REGION_LOSSES and (by_points or value_of(head, 'sampler')):
+    loss = registered_name(term)
+    chooses = is_a(head, PointHead) or value_of(head, 'sampler')
+    if loss in REGION_LOSSES and chooses:
         raise SettingError(
             f'{name} trains on chosen pixels only, and {loss} needs whole '
             'images: take another loss, or take the sampler out of the head.'
@@ -148,14 +133,14 @@ def _check_term(name: str, head: Any, term: Term) -> None:
 
 def _new_losses(head: Any, terms: Sequence[Term]) -> nn.Module:
     old = head.loss_decode
-    places = SEMANTIC_PLACES.get(type(head))
-    if places is not None:
-        return nn.ModuleList(
-            LossSum(_build(head, terms, loss.loss_weight))
-            if place in places
-            else loss
-            for place, loss in enumerate(old)
-        )
+    for kind, places in SEMANTIC_PLACES.items():
+        if isinstance(head, kind):
+            return nn.ModuleList(
+                LossSum(_build(head, terms, loss.loss_weight))
+                if place in places
+                else loss
+                for place, loss in enumerate(old)
+            )
     losses = list(old) if isinstance(old, nn.ModuleList) else [old]
     # False, the cross-entropy, is sorted before True.
     first = min(losses, key=lambda x: 'CrossEntropy' not in type(x).__name__)

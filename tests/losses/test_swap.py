@@ -95,6 +95,18 @@ def test_boundary_heads_keep_their_own():
     assert isinstance(boundary.loss_decode, CrossEntropyLoss)
 
 
+class Mask2FormerHead(nn.Module):
+    """Like mmdet's, which is no decode head of mmseg."""
+
+
+def test_a_built_model_is_refused_with_the_same_reason():
+    with pytest.raises(SettingError, match='assigns masks to queries'):
+        swap_losses(model_of(Mask2FormerHead()), terms_of('margin'))
+    boundaries = model_of(make_head(), make_head(STDCHead, 2))
+    with pytest.raises(SettingError, match='no auxiliary_head that could'):
+        swap_losses(boundaries, terms_of('margin'), ['auxiliary_head'])
+
+
 def test_only_the_heads_that_are_named():
     model = model_of(make_head(), nn.ModuleList([make_head(), make_head()]))
     terms = terms_of('margin')
@@ -149,7 +161,7 @@ def test_one_score_of_a_binary_head_is_worth_two(objective):
             'ce:class_weight=[1,2]',
             '2 entries and decode_head 3 classes',
         ),
-        (None, 'margin', 'no decode_head or auxiliary_head to .* none'),
+        (None, 'margin', 'no decode_head or auxiliary_head that .* none'),
     ],
 )
 def test_what_cannot_be_served_is_said(head, objective, said):
