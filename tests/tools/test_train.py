@@ -31,11 +31,6 @@ def train(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
     monkeypatch.setenv('LOCAL_RANK', '0')
-    # mmengine lays out the config five times, which takes longer than the
-    # rest of such a training.
-    monkeypatch.setattr(
-        'yapf.yapflib.yapf_api.FormatCode', lambda text, **_: (text, True)
-    )
 
     def call(*arguments):
         capsys.readouterr()
