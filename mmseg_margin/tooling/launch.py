@@ -90,8 +90,8 @@ def prepare_for_device(cfg: Config) -> None:
             find_unused_parameters=cfg.get('find_unused_parameters', False),
         )
         changes.append('the ranks talk through gloo')
-    if os.environ.get('RANK', '0') == '0':
-        print_log(': '.join([NO_CUDA, ', '.join(changes)]).rstrip(': ') + '.')
+    if changes and os.environ.get('RANK', '0') == '0':
+        print_log(f'{NO_CUDA}: {", ".join(changes)}.')
 
 
 def build_runner(cfg: Config, is_verbose: bool = True) -> Runner:

@@ -101,7 +101,7 @@ class ProgressHook(Hook):
             f'{type(loader.dataset).__name__}; the log is in {runner.log_dir}',
             flush=True,
         )
-        self.progress = Progress('batch', len(loader))
+        self.progress = Progress('batch', len(loader), parts=1)
 
     def after_test_iter(
         self,
@@ -128,10 +128,12 @@ def _describe(runner: Runner) -> str:
     parts = (getattr(model, 'backbone', model), *heads)
     names = dict.fromkeys(type(part).__name__ for part in parts)
     objective = dict.fromkeys(type(loss).__name__ for loss in losses)
-    size = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    parameters = list(model.parameters())
+    size = sum(parameter.numel() for parameter in parameters) / 1e6
     return (
-        f'{" + ".join(names)} ({size:.2f} million parameters) '
-        f'with {" + ".join(objective) or "its own loss"}'
+        f'{" + ".join(names)} ({size:.2f} million parameters, on the '
+        f'{parameters[0].device.type.upper()}) with '
+        f'{" + ".join(objective) or "its own loss"}'
     )
 
 
