@@ -119,11 +119,11 @@ def margin_terms(
         is_anchor = _equal(scores, anchor, scores)
     else:
         anchor, is_anchor = _at_label(scores, labels, classes), own
-    others = torch.sub(scores, is_anchor, alpha=FAR)
+    others = _less(scores, is_anchor, FAR)
     rival = others.amax(0, keepdim=True)
     is_rival = _equal(others, rival, scores)
     # Tied anchors are each other's rivals.
-    anchors = is_anchor.sum(0, keepdim=True).clamp(min=1)
+    anchors = _count(is_anchor, scores)
     rival = torch.where(anchors > 1, anchor, rival)
     margin = scores - _choose(is_anchor, rival, anchor)
     x = _choose(own, classes.rho_k0 - margin, classes.rho_0k + margin)
@@ -137,18 +137,17 @@ def margin_terms(
     # An infinite score at the label is not hidden.
     loss = loss + (anchor - anchor)
     g = w * slope
-    g = torch.addcmul(g, own, g, value=-2)
-    of_anchors = is_anchor * g
-    from_anchors = of_anchors.sum(0, keepdim=True)
-    to_anchor = (g.sum(0, keepdim=True) - from_anchors) / anchors
-    to_rival = from_anchors / is_rival.sum(0, keepdim=True).clamp(min=1)
+    g = _less(g, own, 2 * g)
+    from_others = _less(g, is_anchor, g).sum(0, keepdim=True)
+    from_anchors = g.sum(0, keepdim=True) - from_others
+    to_anchor = from_others / anchors
+    to_rival = from_anchors / _count(is_rival, scores)
     # Tied anchors receive from each other, and nobody else does.
     tied = (anchors > 1).to(g.dtype) / (anchors - 1).clamp(min=1)
     to_anchor = to_anchor + from_anchors * tied
     to_rival = to_rival * (tied == 0)
-    gradient = torch.addcmul(g, is_anchor, to_anchor, value=-1)
-    gradient = torch.addcmul(gradient, of_anchors, tied)
-    return loss, torch.addcmul(gradient, is_rival, to_rival, value=-1)
+    gradient = _less(g, is_anchor, to_anchor - g * tied)
+    return loss, _less(gradient, is_rival, to_rival)
 
 
 def softmax_terms(
@@ -205,20 +204,31 @@ def count_hits(scores: Tensor, labels: Tensor, classes: Classes) -> Tensor:
 
 
 def _equal(a: Tensor, b: Tensor, like: Tensor) -> Tensor:
-    """1 where equal and 0 elsewhere, as numbers.
-
-    Eagerly, masks of a byte are converted, and chosen by, one at a time.
-    """
+    """A mask; eagerly in numbers, because bytes are read one at a time."""
     if torch.compiler.is_compiling():
-        return (a == b).to(like.dtype)
+        return a == b
     return torch.eq(a.to(like), b.to(like), out=torch.empty_like(like))
 
 
 def _choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """``a`` where the mask is 1, ``b`` where it is 0."""
     if torch.compiler.is_compiling():
-        return torch.where(mask > 0, a, b)
+        return torch.where(mask, a, b)
     return torch.lerp(b, a, mask)
+
+
+def _less(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
+    """``x`` less a value where the mask is 1."""
+    if torch.compiler.is_compiling():
+        return x - torch.where(mask, value, 0.0)
+    if isinstance(value, float):
+        return torch.sub(x, mask, alpha=value)
+    return torch.addcmul(x, mask, value, value=-1)
+
+
+def _count(mask: Tensor, like: Tensor) -> Tensor:
+    """How many classes of a pixel, (1, P), but never 0."""
+    return mask.to(like.dtype).sum(0, keepdim=True).clamp(min=1)
 
 
 def _softplus_and_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:

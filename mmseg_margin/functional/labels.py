@@ -40,4 +40,5 @@ def known_labels(
             'correct num_classes, map them in the data set '
             '(reduce_zero_label, label_map), or set ignore_index.'
         )
-    return labels.to(torch.int32).masked_fill(ignored | wrong, -1)
+    known = labels.to(torch.int32, copy=True)
+    return known.masked_fill_(ignored.logical_or_(wrong), -1)

@@ -156,7 +156,7 @@ class Stage(torch.autograd.Function):
             else:
                 whole = _by_phases(*arguments, rows, columns)
         loss, hits, gradient = whole
-        ctx.save_for_backward(scores, gradient.to(scores.dtype))
+        ctx.save_for_backward(scores, gradient)
         ctx.mark_non_differentiable(hits)
         return loss, hits
 
@@ -164,7 +164,7 @@ class Stage(torch.autograd.Function):
     def backward(ctx, upstream, _):
         scores, gradient = ctx.saved_tensors
         with torch.no_grad():
-            gradient = gradient * upstream.to(gradient.dtype)
+            gradient = (gradient * upstream).to(scores.dtype)
         return first_derivative_only(gradient, scores), *[None] * 5
 
 

@@ -114,13 +114,11 @@ class Phases:
         """The gradient without the padding, (N, K, h, w)."""
         gradient = self.gradient
         for dim in (2, 3):
-            size = gradient.shape[dim] - 2
-            inner = gradient.narrow(dim, 1, size).clone()
-            inner.narrow(dim, 0, 1).add_(gradient.narrow(dim, 0, 1))
-            last = gradient.narrow(dim, size + 1, 1)
-            inner.narrow(dim, size - 1, 1).add_(last)
-            gradient = inner
-        return gradient
+            last = gradient.shape[dim] - 1
+            for edge, inside in ((0, 1), (last, last - 1)):
+                beyond = gradient.select(dim, edge)
+                gradient.select(dim, inside).add_(beyond)
+        return gradient[:, :, 1:-1, 1:-1]
 
 
 def upsampled_sample(

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from mmseg_margin.functional import choose_backend
+from mmseg_margin.functional import choose_backend, margin_calibration_loss
 
 FAILING_COMPILER = """
 import logging, torch
@@ -61,3 +61,28 @@ def test_a_broken_compiler_falls_back_and_says_so_once(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count('runs eagerly') == 1
+
+
+def test_many_variants_stay_compiled(monkeypatch):
+    """The compiler gives up after eight variants of one function."""
+    compile_for_real, compiled = torch.compile, []
+
+    def compile_quickly(function, **kwargs):
+        compiled.append(function)
+        return compile_for_real(function, backend='eager', fullgraph=True)
+
+    monkeypatch.setattr(torch, 'compile', compile_quickly)
+    graphs = torch._dynamo.utils.counters['stats']
+    before = graphs['unique_graphs']
+    for variant in range(10):
+        margin_calibration_loss(
+            torch.randn(1, 3, 4),
+            torch.zeros(1, 4).long(),
+            0.1,
+            0.1,
+            form='softmax',
+            focus=3 + variant / 100,
+            backend='compiled',
+        )
+    assert len({function.__code__ for function in compiled}) == 10
+    assert graphs['unique_graphs'] - before == 10
