@@ -8,8 +8,12 @@ from torch import Tensor, nn
 from mmseg_margin.compat import has_stock_loss_stage
 
 from .averaging import EPS
+from .margin_calibration_loss import MarginCalibrationLoss
 from .pixel_wise_loss import PixelWiseLoss
+from .softmax_focal_loss import SoftmaxFocalLoss
 from .weighted_cross_entropy_loss import WeightedCrossEntropyLoss
+
+OURS = (MarginCalibrationLoss, SoftmaxFocalLoss, WeightedCrossEntropyLoss)
 
 
 class FusedStage:
@@ -57,9 +61,9 @@ def fusable(loss: Any) -> PixelWiseLoss | None:
     """The loss, or one of ours that equals it, if it gives one number."""
     if getattr(loss, 'reduction', None) not in ('mean', 'sum'):
         return None
-    if isinstance(loss, PixelWiseLoss):
+    # Exactly these, because a subclass may compute something else.
+    if type(loss) in OURS:
         return loss
-    # A subclass may compute something else.
     if type(loss) is not CrossEntropyLoss or loss.use_sigmoid or loss.use_mask:
         return None
     twin = WeightedCrossEntropyLoss(

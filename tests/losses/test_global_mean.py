@@ -53,7 +53,7 @@ def train_rank(root, work_dir, batch_size, loss):
     config = training_config(
         root,
         work_dir / f'ranks{size}',
-        max_iters=10,
+        max_iters=6,
         batch_size=batch_size // size,
         loss=loss,
     )
@@ -93,7 +93,7 @@ def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, settings):
         run_ranks(
             size, train_rank, tmp_path / str(size), uneven, tmp_path, 4, loss
         )
-        for size in (1, 2, 4)
+        for size in (1, 4)
     )
     for ranks in others:
         mean = torch.stack([rank['losses'] for rank in ranks]).mean(0)
