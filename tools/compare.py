@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
         compare(
             cfg,
             named_objectives(args.losses),
-            args.seeds,
+            list(range(args.seeds)),
             out,
             args.init,
             args.jobs,

@@ -30,7 +30,7 @@ BASE_CONFIG_FILE = 'config.py'
 def compare(
     cfg: Config,
     objectives: dict[str, str],
-    seeds: int,
+    seeds: list[int],
     out: Path,
     init: str | None = None,
     jobs: int = 1,
@@ -43,19 +43,19 @@ def compare(
     Args:
         cfg: The config that all runs have in common.
         objectives: What ``--loss`` takes, by the names of the runs.
-        seeds: How many; they count from 0.
+        seeds: Of the weights, the data order and the augmentation.
         out: The folder of everything.
         init: Checkpoint to start from; ``{seed}`` in it is replaced.
         jobs: Runs at the same time.
     """
-    for flag, value in (('--seeds', seeds), ('--jobs', jobs)):
-        if value < 1:
-            raise SettingError(f'{flag} must be 1 or more, got {value}.')
-    setup = make_setup(cfg, objectives, list(range(seeds)), init)
+    for flag, number in (('--seeds', len(seeds)), ('--jobs', jobs)):
+        if number < 1:
+            raise SettingError(f'{flag} must be 1 or more.')
+    setup = make_setup(cfg, objectives, seeds, init)
     # Seed by seed, so that a comparison cut short is still a fair one.
     runs = [
         Run(name, objective, seed, run_folder(out, name, seed))
-        for seed in range(seeds)
+        for seed in seeds
         for name, objective in objectives.items()
     ]
     _keep_config(cfg, out / BASE_CONFIG_FILE)
@@ -65,7 +65,7 @@ def compare(
     for run in runs:
         # What has been done by an earlier version stays as it is.
         if not is_done(run):
-            counts, first = setup.class_counts, run.seed == 0
+            counts, first = setup.class_counts, run.seed == seeds[0]
             whole = run_config(cfg, run, init, counts, keep_predictions=first)
             _keep_config(whole, run.folder / CONFIG_FILE)
     run_all(runs, setup.iterations, jobs)
