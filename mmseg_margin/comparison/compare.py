@@ -9,6 +9,7 @@ import mmengine
 import mmseg
 import numpy as np
 import torch
+from filelock import FileLock
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
@@ -59,9 +60,10 @@ def compare(
         for name, objective in objectives.items()
     ]
     _keep_config(cfg, out / BASE_CONFIG_FILE)
-    if (out / SETUP_FILE).exists():
-        setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
-    write_record(setup, out / SETUP_FILE)
+    with FileLock(out / 'lock'):
+        if (out / SETUP_FILE).exists():
+            setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
+        write_record(setup, out / SETUP_FILE)
     for run in runs:
         # What has been done by an earlier version stays as it is.
         if not is_done(run):

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from filelock import FileLock
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
@@ -85,8 +86,11 @@ def main() -> None:
     parser.add_argument('folder', type=Path, help='where run.py is')
     folder = parser.parse_args().folder
     threading.Thread(target=_end_with_comparison, daemon=True).start()
-    result = train_and_test(Config.fromfile(folder / CONFIG_FILE))
-    write_record(result, folder / RESULT_FILE)
+    # Two comparisons may be at work in one folder.
+    with FileLock(folder / 'lock'):
+        if not (folder / RESULT_FILE).exists():
+            result = train_and_test(Config.fromfile(folder / CONFIG_FILE))
+            write_record(result, folder / RESULT_FILE)
 
 
 if __name__ == '__main__':

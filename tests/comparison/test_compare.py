@@ -60,12 +60,12 @@ def results(out):
 
 @pytest.fixture(scope='module')
 def finished(config, tmp_path_factory):
-    """Carried out by the real process, with its output."""
+    """Carried out by two real processes at once, with the first's output."""
     out = tmp_path_factory.mktemp('undisturbed') / 'out'
-    process = start(config, out, *LOSSES)
-    output, _ = process.communicate(timeout=900)
-    assert process.returncode == 0, output
-    return out, output
+    processes = [start(config, out, *LOSSES), start(config, out, 'ce')]
+    outputs = [process.communicate(timeout=900)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    return out, outputs[0]
 
 
 def test_all_runs_are_trained_and_reported(finished):
@@ -89,6 +89,11 @@ def test_all_runs_are_trained_and_reported(finished):
     assert margin['preset'] == 'recommended'
     assert len(setup.class_counts) == len(setup.classes) == 4
     assert setup.versions['torch']
+
+
+def test_two_at_work_in_one_folder_do_nothing_twice(finished):
+    """mmengine makes a folder for each training, named after its time."""
+    assert len([*run_folder(finished[0], 'ce', 0).glob('20*_*')]) == 1
 
 
 def test_objectives_differ_in_nothing_else(finished):
@@ -139,7 +144,7 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     comparison = load_comparison(out)
     assert comparison.names == ['ce', 'twin', 'margin', 'bad']
     assert comparison.missing == {'bad': [0]}
-    assert len(comparison.setup.commands) == 2
+    assert len(comparison.setup.commands) == 3
     assert 'provisional' in (out / 'report' / 'report.md').read_text()
 
 
