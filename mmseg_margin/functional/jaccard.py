@@ -14,11 +14,12 @@ Lovasz-softmax sorts the pixels of a batch to find F and B. Here they are read
 from histograms, which can remember more than one batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
+CHUNK_PIXELS = 8192
 MakeWeights = Callable[[Tensor], Tensor]
 
 
@@ -81,9 +82,7 @@ def error_histograms(
     counts = torch.zeros(2, K * levels, dtype=dtype, device=scores.device)
     own, others = counts
     first = levels * torch.arange(K, device=scores.device).unsqueeze(1)
-    # An image at a time, which keeps the intermediates small.
-    for s, label in zip(scores.detach(), labels, strict=True):
-        s, label = s.reshape(K, -1), label.reshape(1, -1)
+    for s, label in _chunks(scores.detach(), labels):
         labelled = label != ignore_index
         label = (label * labelled).long()
         shifted = s + rho_0k.unsqueeze(1)
@@ -102,6 +101,18 @@ def error_histograms(
         others.scatter_add_(0, wrong[0], -counted[0])
         own.scatter_add_(0, right[0], counted[0])
     return counts.view(2, K, levels)
+
+
+def _chunks(scores: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Few enough pixels, (K, P) and (1, P), for small intermediates."""
+    if scores.dim() == 2:  # one pixel an image
+        scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
+    for s, label in zip(scores, labels, strict=True):
+        yield from zip(
+            s.flatten(1).split(CHUNK_PIXELS, 1),
+            label.reshape(1, -1).split(CHUNK_PIXELS, 1),
+            strict=True,
+        )
 
 
 def level_of(error: Tensor, levels: int) -> Tensor:

@@ -119,7 +119,7 @@ def margin_terms(
         is_anchor = _equal(scores, anchor, scores)
     else:
         anchor, is_anchor = _at_label(scores, labels, classes), own
-    others = _less(scores, is_anchor, FAR)
+    others = _without(scores, is_anchor)
     rival = others.amax(0, keepdim=True)
     is_rival = _equal(others, rival, scores)
     # Tied anchors are each other's rivals.
@@ -136,18 +136,18 @@ def margin_terms(
     loss = (w * softplus).sum(0, keepdim=True) / rules.nats
     # An infinite score at the label is not hidden.
     loss = loss + (anchor - anchor)
-    g = w * slope
-    g = _less(g, own, 2 * g)
-    from_others = _less(g, is_anchor, g).sum(0, keepdim=True)
-    from_anchors = g.sum(0, keepdim=True) - from_others
-    to_anchor = from_others / anchors
+    g = w * _choose(own, -slope, slope)
+    from_anchors = _keep(is_anchor, g).sum(0, keepdim=True)
+    to_anchor = (g.sum(0, keepdim=True) - from_anchors) / anchors
     to_rival = from_anchors / _count(is_rival, scores)
     # Tied anchors receive from each other, and nobody else does.
     tied = (anchors > 1).to(g.dtype) / (anchors - 1).clamp(min=1)
     to_anchor = to_anchor + from_anchors * tied
     to_rival = to_rival * (tied == 0)
-    gradient = _less(g, is_anchor, to_anchor - g * tied)
-    return loss, _less(gradient, is_rival, to_rival)
+    received = _choose(
+        is_anchor, to_anchor - g * tied, _keep(is_rival, to_rival)
+    )
+    return loss, g - received
 
 
 def softmax_terms(
@@ -217,13 +217,18 @@ def _choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.lerp(b, a, mask)
 
 
-def _less(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
-    """``x`` less a value where the mask is 1."""
+def _keep(mask: Tensor, x: Tensor) -> Tensor:
+    """``x`` where the mask is 1, else 0."""
     if torch.compiler.is_compiling():
-        return x - torch.where(mask, value, 0.0)
-    if isinstance(value, float):
-        return torch.sub(x, mask, alpha=value)
-    return torch.addcmul(x, mask, value, value=-1)
+        return torch.where(mask, x, 0.0)
+    return mask * x
+
+
+def _without(x: Tensor, mask: Tensor) -> Tensor:
+    """``x``, but far below where the mask is 1."""
+    if torch.compiler.is_compiling():
+        return torch.where(mask, -FAR, x)
+    return torch.sub(x, mask, alpha=FAR)
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:
