@@ -142,12 +142,9 @@ def margin_terms(
     to_rival = from_anchors / _count(is_rival, scores)
     # Tied anchors receive from each other, and nobody else does.
     tied = (anchors > 1).to(g.dtype) / (anchors - 1).clamp(min=1)
-    to_anchor = to_anchor + from_anchors * tied
-    to_rival = to_rival * (tied == 0)
-    received = _choose(
-        is_anchor, to_anchor - g * tied, _keep(is_rival, to_rival)
-    )
-    return loss, g - received
+    to_anchor = to_anchor + (from_anchors - g) * tied
+    to_rival = _keep(is_rival, to_rival * (tied == 0))
+    return loss, g - _choose(is_anchor, to_anchor, to_rival)
 
 
 def softmax_terms(
