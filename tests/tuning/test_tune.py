@@ -156,7 +156,8 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     assert loss['backend'] == 'eager'
     cfg.work_dir = str(tmp_path)
     cfg.train_cfg.max_iters = 1
-    cfg.val_dataloader = cfg.test_dataloader = cfg.test_cfg = None
+    cfg.val_dataloader = cfg.test_dataloader = None
+    cfg.test_cfg = cfg.test_evaluator = None
     runner = build_runner(cfg)
     runner.train()
     assert runner.model.decode_head.loss_decode.settings.form == 'paper'
