@@ -67,10 +67,6 @@ def main(argv: list[str] | None = None) -> None:
     except RunFailedError:
         _report(cfg, out)
         raise
-    except KeyboardInterrupt:
-        raise SystemExit(
-            f'Stopped: the same command goes on with what is in {out}.'
-        ) from None
     _report(cfg, out)
 
 

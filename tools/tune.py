@@ -40,17 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     check_folders(cfg, ('train', 'val'))
     out = args.out or Path('work_dirs', f'tune-{Path(args.config).stem}')
     show = partial(print, flush=True)
-    try:
-        tune(cfg, args.trials, out, args.seed, args.init, show=show)
-    except (KeyboardInterrupt, SyntaxError) as error:
-        # mmengine takes whatever stops it from formatting a config for a
-        # mistake in the config.
-        chain = (error, error.__context__)
-        if not any(isinstance(each, KeyboardInterrupt) for each in chain):
-            raise
-        raise SystemExit(
-            f'Stopped: the same command goes on with what is in {out}.'
-        ) from None
+    tune(cfg, args.trials, out, args.seed, args.init, show=show)
 
 
 if __name__ == '__main__':

@@ -44,7 +44,7 @@ def test_stop_go_on_and_train_with_the_best(tmp_path):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     assert wait_for([process], 600) == [1]
-    assert 'the same command goes on' in log.read_text()
+    assert 'The same command goes on' in log.read_text()
     assert 'Traceback' not in log.read_text()
 
     process = start('tune', log, config, '--out', out, '--trials', 2)
