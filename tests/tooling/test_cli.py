@@ -91,7 +91,7 @@ def test_errors_of_users_show_their_line(tmp_path, monkeypatch, num_workers):
     module = f'depth{num_workers}'
     arguments = write_config(tmp_path, module=module, num_workers=num_workers)
     if num_workers:  # registered by the first
-        monkeypatch.delitem(TRANSFORMS.module_dict, 'AddDepth')
+        monkeypatch.delitem(TRANSFORMS.module_dict, 'AddDepth', False)
     with pytest.raises(KeyError, match='depth') as caught:
         TRAIN['main'](arguments)
     shown = ''.join(traceback.format_exception(caught.value))
