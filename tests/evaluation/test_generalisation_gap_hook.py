@@ -1,6 +1,7 @@
 """The gap in the log, the metrics and the visualiser's backends."""
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ NAMES = {
 def load(config: Path, checkpoint: Path, num_images: int = 2) -> Config:
     cfg = Config.fromfile(config)
     cfg.load_from = str(checkpoint)
-    # Runners of one process share the visualiser of a name.
+    # Runners of one process share the visualiser and the logger of a name.
     cfg.visualizer.name = cfg.work_dir
+    cfg.experiment_name = uuid.uuid4().hex
     bound = {'type': 'MarginBoundMetric', 'class_counts': COUNTS}
     cfg.val_evaluator = [cfg.val_evaluator, bound]
     cfg.test_evaluator = [cfg.test_evaluator, bound]
