@@ -46,9 +46,9 @@ def test_instrument_parts_that_are_missing_are_named(tmp_path, split):
 @pytest.mark.parametrize(
     ('name', 'train', 'val', 'classes'),
     [
-        ('camvid_160x208', 367, 101, 11),
-        ('steel_176x176', 1300, 300, 4),
-        ('clothing_208x160', 704, 100, 59),
+        ('camvid_112x144', 367, 101, 11),
+        ('steel_128x128', 1300, 300, 4),
+        ('clothing_144x112', 704, 100, 59),
     ],
 )
 def test_real_data_are_read_in_place(monkeypatch, name, train, val, classes):

@@ -1,7 +1,7 @@
-# CamVid at half its resolution.
+# CamVid at a little more than a third of its resolution.
 _base_ = './small_pictures.py'
-scale = (240, 180)
-crop_size = (160, 208)
+scale = (176, 132)
+crop_size = (112, 144)
 train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
 train_pipeline[2].scale = test_pipeline[1].scale = scale
 train_pipeline[3].update(crop_size=crop_size, cat_max_ratio=0.75)

@@ -1,6 +1,6 @@
-# Three times as long: cross-entropy gains little more after it.
-_base_ = './pretrained_600.py'
-max_iters = 1800
+# Three times as long.
+_base_ = './pretrained_300.py'
+max_iters = 900
 param_scheduler = [
     _base_.param_scheduler[0],
     dict(_base_.param_scheduler[1], end=max_iters),

@@ -1,7 +1,7 @@
-# Clothing Co-Parsing at a quarter of its resolution: 59 classes, a long tail.
+# Clothing Co-Parsing at half the stored resolution: 59 classes, a long tail.
 _base_ = './small_pictures.py'
-scale = (206, 310)
-crop_size = (208, 160)
+scale = (138, 206)
+crop_size = (144, 112)
 train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
 train_pipeline[2].scale = test_pipeline[1].scale = scale
 train_pipeline[3].crop_size = crop_size

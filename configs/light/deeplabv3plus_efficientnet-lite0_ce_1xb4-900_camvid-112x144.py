@@ -1,8 +1,8 @@
 _base_ = [
     '../_base_/models/deeplabv3plus_efficientnet-lite0.py',
-    '../_base_/datasets/camvid_160x208.py',
+    '../_base_/datasets/camvid_112x144.py',
     '../_base_/default_runtime.py',
-    '../_base_/schedules/pretrained_600.py',
+    '../_base_/schedules/pretrained_900.py',
     '../_base_/margin.py',
 ]
 model = dict(
