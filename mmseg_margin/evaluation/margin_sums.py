@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mmseg_margin.functional.objective import (
+from mmseg_margin.functional.reference import (
     iou_lower_bound,
     rho_margin_loss,
     top_two,

@@ -10,7 +10,7 @@ from mmseg.registry import METRICS
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mmseg_margin.functional.objective import iou_lower_bound
+from mmseg_margin.functional.reference import iou_lower_bound
 
 from .class_counts import CountsSource, TakesClassCounts
 

@@ -12,7 +12,7 @@ from .margins import (
     optimal_rho_0k,
     tau_of_largest_offset,
 )
-from .objective import (
+from .reference import (
     calibrated_log_loss,
     iou_lower_bound,
     pixel_margins,

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .kernels import Classes, PixelTerms, Rules, loss_and_gradient
+from . import eager, kernels
+from .kernels import Classes, PixelTerms, Rules
 
 BACKENDS = ('auto', 'compiled', 'eager')
 # Scores of a chunk for each thread: few enough for the cache, and pixels
@@ -69,14 +70,14 @@ def make_plan(rules: Rules, scores: Tensor, backend: str) -> Plan:
             else max(EAGER_SCORES // K, EAGER_PIXELS)
         )
     if not compiled:
-        return Plan(_make_kernel(rules), pixels)
+        return Plan(_bind(eager.loss_and_gradient, rules), pixels)
     double = scores.dtype == torch.float64
     return Plan(_compile(rules, K, double, device.type), pixels)
 
 
-def _make_kernel(rules: Rules) -> Kernel:
+def _bind(function: Callable[..., PixelTerms], rules: Rules) -> Kernel:
     def kernel(scores, labels, weight, classes):
-        return loss_and_gradient(scores, labels, weight, classes, rules)
+        return function(scores, labels, weight, classes, rules)
 
     return kernel
 
@@ -86,7 +87,8 @@ def _compile(
     rules: Rules, num_classes: int, double: bool, device_type: str
 ) -> Kernel:
     """One compiled kernel for each variant, or its eager twin."""
-    eager, kernel = _make_kernel(rules), _make_kernel(rules)
+    kernel = _bind(kernels.loss_and_gradient, rules)
+    fallback = _bind(eager.loss_and_gradient, rules)
     # The compiler counts its variants by the code object and gives up after
     # eight; so each variant has a code object of its own.
     name = '_'.join(map(str, ('kernel', *rules, num_classes, double)))
@@ -98,22 +100,26 @@ def _compile(
         options={'assert_indirect_indexing': False},
     )
 
+    # Whether there is a kernel for any number of pixels.
+    is_open = False
+
     def run_or_fall_back(scores, labels, weight, classes):
-        nonlocal compiled
-        if scores.shape[1] > 1:
+        nonlocal compiled, is_open
+        if not is_open and scores.shape[1] > 1:
             for per_pixel in (scores, labels, weight):
                 torch._dynamo.mark_dynamic(per_pixel, 1)
+            is_open = True
         try:
             return compiled(scores, labels, weight, classes)
         except RuntimeError as error:
-            if compiled is eager:
+            if compiled is fallback:
                 raise
             logger.warning(
                 'torch.compile failed, so the margin loss runs eagerly, '
                 'which is slower: %s',
                 str(error).strip().split('\n')[0],
             )
-            compiled = eager
-            return eager(scores, labels, weight, classes)
+            compiled = fallback
+            return fallback(scores, labels, weight, classes)
 
     return run_or_fall_back

@@ -11,20 +11,27 @@ extension of the Jaccard loss. One more pixel of error e costs, per pixel,
     (P_k - F_k(e)) / (P_k + B_k(e))^2       if it is another's
 
 Lovasz-softmax sorts the pixels of a batch to find F and B. Here they are read
-from histograms, which can remember more than one batch.
+from histograms, which can remember more than one batch: at the borders of
+their levels, and in between on a straight line.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
+
+from .eager import level_of, powers
+from .kernels import LN_2, Classes
+from .settings import LossSettings
 
 CHUNK_PIXELS = 8192
 MakeWeights = Callable[[Tensor], Tensor]
 
 
 def jaccard_weights(share: Tensor, histograms: Tensor) -> Tensor:
-    """What an error of own and of other pixels costs at L levels, (2, K, L).
+    """What an error of own and of other pixels costs, (2, K, L + 1).
+
+    The costs at the borders of L levels, from no error to the greatest.
 
     Args:
         share: ``P_k``, the share of each class among the labelled pixels of
@@ -37,12 +44,12 @@ def jaccard_weights(share: Tensor, histograms: Tensor) -> Tensor:
         >>> share, histograms = torch.tensor([0.5, 0.5]), torch.ones(2, 2, 4)
         >>> own, other = jaccard_weights(share, histograms)
         >>> [round(float(cost), 3) for cost in own[0]]
-        [0.533, 0.615, 0.762, 0.889]
+        [0.5, 0.571, 0.667, 0.8, 1.0]
     """
     tiny = torch.finfo(histograms.dtype).tiny
-    # Half of a level's own pixels lie above its middle.
-    above = histograms.flip(2).cumsum(2).flip(2) - histograms / 2
-    above = above / histograms.sum(2, keepdim=True).clamp(min=tiny)
+    above = histograms.flip(2).cumsum(2).flip(2)
+    above = above / above[..., :1].clamp(min=tiny)
+    above = torch.nn.functional.pad(above, (0, 1))
     share = share.to(histograms).unsqueeze(1)
     missed, taken = share * above[0], (1 - share) * above[1]
     union = share + taken
@@ -58,7 +65,7 @@ def error_histograms(
     rho_k0: Tensor,
     *,
     levels: int = 64,
-    nats: float = 1.0,
+    log_base: float | str = 'e',
     ignore_index: int = 255,
 ) -> Tensor:
     """Count the errors of a batch at each level, (2, K, L): own and others'.
@@ -70,52 +77,60 @@ def error_histograms(
         rho_0k: Offsets of the background terms, (K,).
         rho_k0: Offsets of the foreground terms, (K,).
         levels: L.
-        nats: Natural logarithm of the base in which scores are exponents.
+        log_base: Base in which scores are exponents.
         ignore_index: Label of the pixels that are left out.
     """
-    K = scores.shape[1]
-    dtype = torch.promote_types(scores.dtype, torch.float32)
-    rho_0k, rho_k0 = (
-        torch.as_tensor(rho, dtype=dtype, device=scores.device).expand(K)
-        for rho in (rho_0k, rho_k0)
-    )
-    counts = torch.zeros(2, K * levels, dtype=dtype, device=scores.device)
+    bits = LossSettings(log_base=log_base).bits
+    classes = Classes.of(scores, bits, rho_0k, rho_k0)
+    labels = labels.masked_fill(labels == ignore_index, -1)
+    if scores.dim() == 2:  # one pixel an image
+        scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
+    sample = zip(scores.detach(), labels, strict=True)
+    return count_errors(sample, classes, bits, levels)
+
+
+def count_errors(
+    sample: Iterable[tuple[Tensor, Tensor]],
+    classes: Classes,
+    bits: float,
+    levels: int,
+) -> Tensor:
+    """:func:`error_histograms` of scores (K, ...) and labels (...).
+
+    Labels are -1 where ignored.
+    """
+    K, like = len(classes.number), classes.rho_0k
+    counts = like.new_zeros(2, K * levels)
     own, others = counts
-    first = levels * torch.arange(K, device=scores.device).unsqueeze(1)
-    for s, label in _chunks(scores.detach(), labels):
-        labelled = label != ignore_index
-        label = (label * labelled).long()
-        shifted = s + rho_0k.unsqueeze(1)
-        shifted.scatter_(0, label, s.gather(0, label) - rho_k0[label])
-        p = (nats * shifted).softmax(0)
-        of_label = p.gather(0, label)
+    first = levels * classes.number
+    for s, label in _chunks(sample):
+        known = label.clamp(min=0).long()
+        s = s.to(like)
+        power, total, log_loss = powers(
+            s, s.gather(0, known), known, classes, bits
+        )
         # Scores that are not finite are no error of any level.
-        counted = (labelled & of_label.isfinite()).to(dtype)
+        counted = ((label >= 0) & log_loss.isfinite()).to(like)
         # All pixels as if others', then the class's own put right.
-        place = level_of(p, levels) + first
+        level = level_of(power.mul_(levels / total), levels - 1)
+        place = level.add_(first).long()
         others.scatter_add_(
             0, place.flatten(), counted.expand_as(place).flatten()
         )
-        wrong = place.gather(0, label)
-        right = level_of(1 - of_label, levels) + levels * label
-        others.scatter_add_(0, wrong[0], -counted[0])
-        own.scatter_add_(0, right[0], counted[0])
+        others.scatter_add_(0, place.gather(0, known)[0], -counted[0])
+        error = torch.expm1(-LN_2 * log_loss).mul_(-levels)
+        place = level_of(error, levels - 1) + levels * known
+        own.scatter_add_(0, place[0], counted[0])
     return counts.view(2, K, levels)
 
 
-def _chunks(scores: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _chunks(
+    sample: Iterable[tuple[Tensor, Tensor]],
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Few enough pixels, (K, P) and (1, P), for small intermediates."""
-    if scores.dim() == 2:  # one pixel an image
-        scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-    for s, label in zip(scores, labels, strict=True):
+    for s, label in sample:
         yield from zip(
             s.flatten(1).split(CHUNK_PIXELS, 1),
             label.reshape(1, -1).split(CHUNK_PIXELS, 1),
             strict=True,
         )
-
-
-def level_of(error: Tensor, levels: int) -> Tensor:
-    """The level of an error in [0, 1]; anything else stays inside too."""
-    # 32 bits are converted faster than 64.
-    return (error * levels).to(torch.int32).clamp_(0, levels - 1).long()

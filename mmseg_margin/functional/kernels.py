@@ -1,10 +1,11 @@
 r"""Every form's loss and its gradient in closed form, pixel by pixel.
 
 Scores are (K, P), labels (1, P), -1 where a pixel is ignored. Everything is
-plain torch on whole tensors, which compiles to a few loops of vector
-instructions. Compiled, the label's row is found by comparison, since an index
-would break the loops apart; eagerly the index is cheaper than comparing every
-class. The helpers at the end do what suits.
+plain torch on whole tensors, to be compiled to a few loops of vector
+instructions; the label's row is found by comparison, since an index would
+break the loops apart. :mod:`.eager` has the same for lack of a compiler.
+Powers and logarithms are of two: a score is worth ``bits = log2(b)`` for the
+base b, and the offsets in :class:`Classes` are multiplied by it.
 
 ``paper`` and ``target``, Algorithm 2 and Eq. 16
     Each pixel has an *anchor* and a *rival*. A class is measured against the
@@ -32,26 +33,53 @@ class. The helpers at the end do what suits.
     ``(s_y - rho_y0) ln b``, the softmax form is ``w_y`` times the focal loss
     ``(2 q)^focus log(1/p_y)`` with ``q = 1 - p_y``. The Jaccard form adds
     ``sum_k w_k e_k``, the error ``e_k`` being ``p_k``, or ``q`` at the label,
-    with weights read from tables at the level of the error and then held
+    with weights that are read from tables by the error and then held
     constant.
 """
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .jaccard import level_of
-
+PerClass = Tensor | Sequence[float] | float
+LN_2 = math.log(2)
 # Further than scores lie apart, and no infinity, which times 0 is no number.
 FAR = 1e30
 
 
-class Classes(NamedTuple):
-    """Constants of the K classes, each (K, 1).
+class Costs(NamedTuple):
+    """The Jaccard form's weights by the error, linear within L levels.
 
-    The Jaccard form's weights at L levels of error, of the class's own and of
-    other pixels, are (K, L); (K, 0) for the other forms.
+    Args:
+        value: At the lower border of each level, and at 1, (K, L + 1).
+        slope: To the next border, (K, L + 1), the last 0.
+        first: Where the row of each class begins in the tables, (K, 1).
+    """
+
+    value: Tensor
+    slope: Tensor
+    first: Tensor
+
+    @staticmethod
+    def of(borders: Tensor) -> 'Costs':
+        """From the values at the borders, (K, L + 1)."""
+        K, size = borders.shape
+        first = torch.arange(0, K * size, size, device=borders.device)
+        return Costs(
+            borders.contiguous(),
+            borders.diff(append=borders[:, -1:]),
+            first.to(torch.int32).unsqueeze(1),
+        )
+
+
+class Classes(NamedTuple):
+    """Constants of the K classes, each (K, 1); offsets in bits.
+
+    The costs of the errors of a class's own and of other pixels are the
+    Jaccard form's.
     """
 
     number: Tensor
@@ -59,15 +87,43 @@ class Classes(NamedTuple):
     rho_k0: Tensor
     pos_weight: Tensor
     neg_weight: Tensor
-    own_cost: Tensor
-    other_cost: Tensor
+    own_cost: Costs
+    other_cost: Costs
+
+    @staticmethod
+    def of(
+        scores: Tensor,
+        bits: float,
+        rho_0k: PerClass,
+        rho_k0: PerClass,
+        pos_weight: PerClass = 1.0,
+        neg_weight: PerClass = 1.0,
+    ) -> 'Classes':
+        """For scores (N, K, ...), in the dtype to compute in; no costs."""
+        K, device = scores.shape[1], scores.device
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+
+        def per_class(value: PerClass) -> Tensor:
+            value = torch.as_tensor(value, dtype=dtype, device=device)
+            return value.expand(K).reshape(K, 1)
+
+        no_costs = Costs.of(per_class(0.0))
+        return Classes(
+            torch.arange(K, dtype=torch.int32, device=device).unsqueeze(1),
+            bits * per_class(rho_0k),
+            bits * per_class(rho_k0),
+            per_class(pos_weight),
+            per_class(neg_weight),
+            no_costs,
+            no_costs,
+        )
 
 
 class Rules(NamedTuple):
     """How the loss of a pixel is formed; a kernel is compiled for each."""
 
     form: str
-    nats: float
+    bits: float
     focus: float
     count_hits: bool = False
 
@@ -82,7 +138,7 @@ class PixelTerms(NamedTuple):
     loss: Tensor
     gradient: Tensor
     hits: Tensor
-    stored: tuple[Tensor, ...]
+    stored: tuple[Tensor, ...] = ()
 
 
 def loss_and_gradient(
@@ -93,139 +149,118 @@ def loss_and_gradient(
     rules: Rules,
 ) -> PixelTerms:
     """The terms of P pixels, each times its weight (1, P)."""
+    own = labels == classes.number
     if rules.form in ('softmax', 'jaccard'):
-        terms = softmax_terms(scores, labels, weight, classes, rules)
+        terms = softmax_terms(scores, labels, own, weight, classes, rules)
     else:
-        terms = margin_terms(scores, labels, weight, classes, rules)
+        terms = margin_terms(scores, own, weight, classes, rules)
     loss, gradient, *stored = terms
+    hits = labels.new_zeros((), dtype=torch.long)
     if rules.count_hits:
-        hits = count_hits(scores, labels, classes)
-    else:
-        hits = labels.new_zeros((), dtype=torch.long)
+        # Whose label has no better class, which is quicker than argmax.
+        is_top = _only(own, scores) == scores.amax(0, keepdim=True)
+        hits = (is_top & (labels >= 0)).sum()
     return PixelTerms(loss, gradient, hits, tuple(stored))
 
 
 def margin_terms(
     scores: Tensor,
-    labels: Tensor,
+    own: Tensor,
     weight: Tensor,
     classes: Classes,
     rules: Rules,
 ) -> tuple[Tensor, ...]:
     """Algorithm 2: the paper's and the target form."""
-    own = _equal(labels, classes.number, scores)
     if rules.form == 'paper':
         anchor = scores.amax(0, keepdim=True)
-        is_anchor = _equal(scores, anchor, scores)
+        is_anchor = scores == anchor
     else:
-        anchor, is_anchor = _at_label(scores, labels, classes), own
-    others = _without(scores, is_anchor)
+        anchor, is_anchor = _only(own, scores), own
+    others = torch.where(is_anchor, -FAR, scores)
     rival = others.amax(0, keepdim=True)
-    is_rival = _equal(others, rival, scores)
+    is_rival = others == rival
     # Tied anchors are each other's rivals.
     anchors = _count(is_anchor, scores)
     rival = torch.where(anchors > 1, anchor, rival)
-    margin = scores - _choose(is_anchor, rival, anchor)
-    x = _choose(own, classes.rho_k0 - margin, classes.rho_0k + margin)
-    softplus, sigmoid = _softplus_and_sigmoid(x * rules.nats)
-    w = weight * _choose(own, classes.pos_weight, classes.neg_weight)
+    margin = rules.bits * (scores - torch.where(is_anchor, rival, anchor))
+    x = torch.where(own, classes.rho_k0 - margin, classes.rho_0k + margin)
+    log_loss, sigmoid = _log_loss_and_sigmoid(x)
+    w = weight * torch.where(own, classes.pos_weight, classes.neg_weight)
     slope = sigmoid
     if rules.focus:
         w = w * (2 * sigmoid) ** rules.focus
-        slope = sigmoid + rules.focus * (1 - sigmoid) * softplus
-    loss = (w * softplus).sum(0, keepdim=True) / rules.nats
+        slope = sigmoid + rules.focus * LN_2 * (1 - sigmoid) * log_loss
+    loss = (w * log_loss).sum(0, keepdim=True) / rules.bits
     # An infinite score at the label is not hidden.
     loss = loss + (anchor - anchor)
-    g = w * _choose(own, -slope, slope)
-    from_anchors = _keep(is_anchor, g).sum(0, keepdim=True)
+    g = w * torch.where(own, -slope, slope)
+    from_anchors = _only(is_anchor, g)
     to_anchor = (g.sum(0, keepdim=True) - from_anchors) / anchors
     to_rival = from_anchors / _count(is_rival, scores)
     # Tied anchors receive from each other, and nobody else does.
     tied = (anchors > 1).to(g.dtype) / (anchors - 1).clamp(min=1)
     to_anchor = to_anchor + (from_anchors - g) * tied
-    to_rival = _keep(is_rival, to_rival * (tied == 0))
-    return loss, g - _choose(is_anchor, to_anchor, to_rival)
+    to_rival = torch.where(is_rival & (tied == 0), to_rival, 0.0)
+    return loss, g - torch.where(is_anchor, to_anchor, to_rival)
 
 
 def softmax_terms(
     scores: Tensor,
     labels: Tensor,
+    own: Tensor,
     weight: Tensor,
     classes: Classes,
     rules: Rules,
 ) -> tuple[Tensor, ...]:
     """The softmax form and the Jaccard form."""
-    z = rules.nats * _shifted(scores, labels, classes)
+    offset = torch.where(own, -classes.rho_k0, classes.rho_0k)
+    z = rules.bits * scores + offset
     top = z.amax(0, keepdim=True)
-    e = (z - top).exp()
+    e = (LN_2 * (z - top)).exp()
     total = e.sum(0, keepdim=True)
-    log_loss = total.log() + top - _at_label(z, labels, classes)
-    w = weight * _at_label(classes.pos_weight.expand_as(z), labels, classes)
+    log_loss = total.log2() + top - _only(own, z)
+    error = -torch.expm1(-LN_2 * log_loss)
+    w = weight * _only(own, classes.pos_weight)
     slope = w
     if rules.focus:
         # Below the smallest step of a float the power has no slope.
-        q = -torch.expm1(-log_loss)
-        q = q.clamp(min=torch.finfo(q.dtype).tiny)
+        q = error.clamp(min=torch.finfo(error.dtype).tiny)
         w = w * (2 * q) ** rules.focus
-        slope = w * (1 + rules.focus * (1 - q) * log_loss / q)
-    loss = w * log_loss / rules.nats
+        slope = w * (1 + rules.focus * LN_2 * (1 - q) * log_loss / q)
+    loss = w * log_loss / rules.bits
+    less = torch.where(own, slope, 0.0)
     if rules.form == 'softmax':
-        gradient = _less_at_label(e * (slope / total), labels, slope, classes)
-        return loss, gradient
+        return loss, e * (slope / total) - less
     p = e * (1 / total)
-    own_cost = _own_cost(-torch.expm1(-log_loss), labels, classes)
-    other_cost = classes.other_cost.gather(
-        1, level_of(p, classes.other_cost.shape[1])
-    )
-    c = _put_at_label(other_cost, labels, -own_cost, classes)
+    own_cost = _cost(classes.own_cost, error, labels.clamp(min=0).long())
+    other_cost = _cost(classes.other_cost, p)
+    c = torch.where(own, -own_cost, other_cost)
     mean = (c * p).sum(0, keepdim=True)
     loss = loss + weight * (mean + own_cost)
-    scale = rules.nats * weight
-    gradient = p * (scale * c + (slope - scale * mean))
-    gradient = _less_at_label(gradient, labels, slope, classes)
+    scale = LN_2 * rules.bits * weight
+    gradient = p * (scale * c + (slope - scale * mean)) - less
     return loss, gradient, c, own_cost
 
 
-def _own_cost(error: Tensor, labels: Tensor, classes: Classes) -> Tensor:
-    """The cost of the label's error, (1, P)."""
-    known = labels.clamp(min=0).long()
-    levels = classes.own_cost.shape[1]
-    return classes.own_cost[known, level_of(error, levels)]
+def _cost(costs: Costs, error: Tensor, row: Tensor | None = None) -> Tensor:
+    """What errors (K, P) cost, or errors (1, P) of the classes in a row."""
+    last = costs.value.shape[1] - 1
+    place = error * last
+    level = place.to(torch.int32).clamp(0, last)
+    index = level.long()
+    if row is None:
+        value, slope = (
+            costs.value.gather(1, index),
+            costs.slope.gather(1, index),
+        )
+    else:
+        value, slope = costs.value[row, index], costs.slope[row, index]
+    return value + slope * (place - level)
 
 
-def count_hits(scores: Tensor, labels: Tensor, classes: Classes) -> Tensor:
-    """How many labels have no better class, which is quicker than argmax."""
-    own = _at_label(scores, labels, classes)
-    is_top = (own == scores.amax(0, keepdim=True)) & (labels >= 0)
-    return is_top.sum()
-
-
-def _equal(a: Tensor, b: Tensor, like: Tensor) -> Tensor:
-    """A mask; eagerly in numbers, because bytes are read one at a time."""
-    if torch.compiler.is_compiling():
-        return a == b
-    return torch.eq(a.to(like), b.to(like), out=torch.empty_like(like))
-
-
-def _choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """``a`` where the mask is 1, ``b`` where it is 0."""
-    if torch.compiler.is_compiling():
-        return torch.where(mask, a, b)
-    return torch.lerp(b, a, mask)
-
-
-def _keep(mask: Tensor, x: Tensor) -> Tensor:
-    """``x`` where the mask is 1, else 0."""
-    if torch.compiler.is_compiling():
-        return torch.where(mask, x, 0.0)
-    return mask * x
-
-
-def _without(x: Tensor, mask: Tensor) -> Tensor:
-    """``x``, but far below where the mask is 1."""
-    if torch.compiler.is_compiling():
-        return torch.where(mask, -FAR, x)
-    return torch.sub(x, mask, alpha=FAR)
+def _only(mask: Tensor, x: Tensor) -> Tensor:
+    """The sum of a pixel's classes in the mask, (1, P)."""
+    return torch.where(mask, x, 0.0).sum(0, keepdim=True)
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:
@@ -233,62 +268,23 @@ def _count(mask: Tensor, like: Tensor) -> Tensor:
     return mask.to(like.dtype).sum(0, keepdim=True).clamp(min=1)
 
 
-def _softplus_and_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``log(1 + exp(x))`` and its derivative; exp(-|x|) never overflows."""
-    tail = torch.exp(-x.abs())
-    if torch.compiler.is_compiling():
-        softplus = x.clamp(min=0) + _log1p_of_fraction(tail)
-        return softplus, torch.where(x >= 0, 1.0, tail) / (1 + tail)
-    return tail.log1p_().add_(x.clamp(min=0)), torch.sigmoid(x)
+def _log_loss_and_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``log2(1 + 2^x)`` and its derivative; 2^-|x| never overflows."""
+    tail = torch.exp(-LN_2 * x.abs())
+    log_loss = x.clamp(min=0) + _log2_of_one_and(tail)
+    return log_loss, torch.where(x >= 0, 1.0, tail) / (1 + tail)
 
 
-def _shifted(scores: Tensor, labels: Tensor, classes: Classes) -> Tensor:
-    """``s_k + rho_0k``, and ``s_y - rho_y0`` at the label."""
-    if torch.compiler.is_compiling():
-        own = labels == classes.number
-        return scores + torch.where(own, -classes.rho_k0, classes.rho_0k)
-    shifted = scores + classes.rho_0k
-    known = labels.clamp(min=0).long()
-    of_label = scores.gather(0, known) - classes.rho_k0[known[0], 0]
-    return shifted.scatter_(0, known, of_label)
-
-
-def _at_label(x: Tensor, labels: Tensor, classes: Classes) -> Tensor:
-    """The label's row, (1, P)."""
-    if torch.compiler.is_compiling():
-        own = labels == classes.number
-        return torch.where(own, x, 0.0).sum(0, keepdim=True)
-    return x.gather(0, labels.clamp(min=0).long())
-
-
-def _put_at_label(
-    x: Tensor, labels: Tensor, value: Tensor, classes: Classes
-) -> Tensor:
-    """``x``, an intermediate, with (1, P) in the label's row."""
-    if torch.compiler.is_compiling():
-        return torch.where(labels == classes.number, value, x)
-    return x.scatter_(0, labels.clamp(min=0).long(), value)
-
-
-def _less_at_label(
-    x: Tensor, labels: Tensor, value: Tensor, classes: Classes
-) -> Tensor:
-    """``x``, an intermediate, less (1, P) in the label's row."""
-    if torch.compiler.is_compiling():
-        return x - torch.where(labels == classes.number, value, 0.0)
-    return x.scatter_add_(0, labels.clamp(min=0).long(), -value)
-
-
-def _log1p_of_fraction(u: Tensor) -> Tensor:
-    """``log(1 + u)`` for 0 <= u <= 1, to 1e-8: a third of log1p's time.
+def _log2_of_one_and(u: Tensor) -> Tensor:
+    """``log2(1 + u)`` for 0 <= u <= 1, to 1e-8: a third of log1p's time.
 
     The series of ``2 atanh(z)`` with ``z = u / (2 + u) <= 1/3``.
     """
     if u.dtype == torch.float64:
-        return torch.log1p(u)
+        return torch.log1p(u) / LN_2
     z = u / (2 + u)
     square = z * z
     series = square / 13 + 1 / 11
     for odd in (9, 7, 5, 3, 1):
         series = series * square + 1 / odd
-    return 2 * z * series
+    return (2 / LN_2) * z * series

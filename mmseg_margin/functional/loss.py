@@ -128,18 +128,13 @@ def pixel_calibration_loss(
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
     terms = Terms.make(scores, rho_0k, rho_k0, **settings)
     if terms.rules.form == 'jaccard':
-        terms = terms.with_tables(*_sample(scores, labels, terms))
+        # Every pixel for the batch's own weights, else some.
+        some: tuple = (...,)
+        if scores.dim() == 4 and terms.tables is not None:
+            some = (..., *[slice(None, None, HISTOGRAM_STRIDE)] * 2)
+        sample = zip(scores.detach()[some], labels[some], strict=True)
+        terms = terms.with_tables(sample)
     return PixelLoss.apply(scores, labels, terms, backend).view(shape)
-
-
-def _sample(
-    scores: Tensor, labels: Tensor, terms: Terms
-) -> tuple[Tensor, Tensor]:
-    """Every pixel for the batch's own weights, else some."""
-    if scores.dim() != 4 or terms.tables is None:
-        return scores, labels
-    some = slice(None, None, HISTOGRAM_STRIDE)
-    return scores[..., some, some], labels[..., some, some]
 
 
 class PixelLoss(torch.autograd.Function):

@@ -72,9 +72,10 @@ class LossSettings:
         _require(self, 'log_share', 'not negative', lambda s: s >= 0)
 
     @property
-    def nats(self) -> float:
-        """Natural logarithm of the base."""
-        return 1.0 if self.log_base == 'e' else math.log(float(self.log_base))
+    def bits(self) -> float:
+        """The base as a power of two, 1 in the paper."""
+        base = math.e if self.log_base == 'e' else float(self.log_base)
+        return math.log2(base)
 
     def term_weights(self, num_classes: int) -> tuple[float, float]:
         """Weights of a foreground and of a background term."""

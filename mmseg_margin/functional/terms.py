@@ -1,18 +1,16 @@
 """What the kernels need of the settings and of the offsets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from .jaccard import MakeWeights, error_histograms, jaccard_weights
-from .kernels import Classes, Rules
+from .jaccard import MakeWeights, count_errors, jaccard_weights
+from .kernels import Classes, Costs, PerClass, Rules
 from .settings import LossSettings
 
-PerClass = Tensor | Sequence[float] | float
 Tables = Tensor | MakeWeights | None
-IGNORED = -1
 
 
 class Terms(NamedTuple):
@@ -47,46 +45,36 @@ class Terms(NamedTuple):
             levels=levels,
             log_share=log_share,
         )
-        K, device = scores.shape[1], scores.device
-        dtype = torch.promote_types(scores.dtype, torch.float32)
         if isinstance(pos_weight, str):
-            pos_weight = LossSettings(pos_weight=pos_weight).term_weights(K)[0]
-
-        def per_class(value: PerClass) -> Tensor:
-            value = torch.as_tensor(value, dtype=dtype, device=device)
-            return value.expand(K).reshape(K, 1)
-
-        of_log = log_share if form == 'jaccard' else 1.0
-        classes = Classes(
-            torch.arange(K, dtype=torch.int32, device=device).unsqueeze(1),
-            per_class(rho_0k),
-            per_class(rho_k0),
-            of_log * per_class(pos_weight),
-            per_class(neg_weight),
-            *torch.empty(2, K, 0, dtype=dtype, device=device),
+            settings = replace(settings, pos_weight=pos_weight)
+            pos_weight, _ = settings.term_weights(scores.shape[1])
+        classes = Classes.of(
+            scores, settings.bits, rho_0k, rho_k0, pos_weight, neg_weight
         )
-        rules = Rules(form, settings.nats, float(focus))
+        if form == 'jaccard':
+            of_log = log_share * classes.pos_weight
+            classes = classes._replace(pos_weight=of_log)
+        rules = Rules(form, settings.bits, float(focus))
         return Terms(classes, rules, levels, tables)
 
-    def with_tables(self, scores: Tensor, labels: Tensor) -> 'Terms':
-        """The Jaccard form's weights in place, given some of the pixels."""
+    def with_tables(self, sample: Iterable[tuple[Tensor, Tensor]]) -> 'Terms':
+        """The Jaccard form's weights in place, given some of the pixels.
+
+        Scores (K, ...) and labels (...), -1 where ignored.
+        """
         tables, histograms = self.tables, None
         if not isinstance(tables, Tensor):
-            histograms = error_histograms(
-                scores,
-                labels,
-                self.classes.rho_0k[:, 0],
-                self.classes.rho_k0[:, 0],
-                levels=self.levels,
-                nats=self.rules.nats,
-                ignore_index=IGNORED,
+            histograms = count_errors(
+                sample, self.classes, self.rules.bits, self.levels
             )
             if tables is None:
-                own = histograms[0].sum(1)
-                share = own / own.sum().clamp(min=1)
+                pixels = histograms[0].sum(1)
+                share = pixels / pixels.sum().clamp(min=1)
                 tables = jaccard_weights(share, histograms)
             else:
                 tables = tables(histograms)
-        own, other = (cost.to(self.classes.rho_0k) for cost in tables)
+        own, other = (
+            Costs.of(borders.to(self.classes.rho_0k)) for borders in tables
+        )
         classes = self.classes._replace(own_cost=own, other_cost=other)
         return self._replace(classes=classes, histograms=histograms)

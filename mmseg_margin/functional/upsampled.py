@@ -17,7 +17,7 @@ from .loss import HISTOGRAM_STRIDE, check_reduction, margin_calibration_loss
 from .once import first_derivative_only
 from .terms import PerClass, Terms
 from .uncompiled import uncompiled
-from .upsampling import Axis, Phases, upsampled_sample
+from .upsampling import upsampled
 
 
 class StageResult(NamedTuple):
@@ -123,15 +123,19 @@ def upsampled_stage(
     check_shapes(low_scores[..., :1, :1], labels[..., :1, :1])
     labels = known_labels(labels, low_scores.shape[1], ignore_index)
     terms = Terms.make(low_scores, rho_0k, rho_k0, **settings)
-    if terms.rules.form == 'jaccard':
-        step = 1 if terms.tables is None else HISTOGRAM_STRIDE
-        terms = terms.with_tables(
-            *upsampled_sample(low_scores, labels, step, align_corners)
+    dtype = terms.classes.rho_0k.dtype
+    with torch.autocast(low_scores.device.type, enabled=False):
+        source = upsampled(
+            low_scores.detach().to(dtype),
+            labels,
+            None if pixel_weight is None else pixel_weight.to(dtype),
+            align_corners,
         )
+        if terms.rules.form == 'jaccard':
+            step = 1 if terms.tables is None else HISTOGRAM_STRIDE
+            terms = terms.with_tables(source.sample(step))
     terms = terms._replace(rules=terms.rules._replace(count_hits=True))
-    loss, hits = Stage.apply(
-        low_scores, labels, pixel_weight, terms, backend, align_corners
-    )
+    loss, hits = Stage.apply(low_scores, source, terms, backend)
     return StageResult(loss, hits, terms.histograms)
 
 
@@ -139,24 +143,22 @@ class Stage(torch.autograd.Function):
     """The sum of the losses, whose gradient was computed along with it."""
 
     @staticmethod
-    def forward(ctx, scores, labels, weight, terms, backend, align_corners):
-        dtype = terms.classes.rho_0k.dtype
-        labelled = (labels >= 0).to(dtype)
-        weight = labelled if weight is None else labelled * weight.to(dtype)
-        rows, columns = (
-            Axis.of(low, high, align_corners)
-            for low, high in zip(
-                scores.shape[2:], labels.shape[1:], strict=True
-            )
-        )
+    def forward(ctx, scores, source, terms, backend):
+        loss = terms.classes.rho_0k.new_zeros(())
+        hits = scores.new_zeros((), dtype=torch.long)
+        kernel, pixels = make_plan(terms.rules, scores, backend)
         with torch.autocast(scores.device.type, enabled=False):
-            arguments = (scores.to(dtype), labels, weight, terms, backend)
-            if rows is None or columns is None:
-                whole = _by_images(*arguments, align_corners)
-            else:
-                whole = _by_phases(*arguments, rows, columns)
-        loss, hits, gradient = whole
-        ctx.save_for_backward(scores, gradient)
+            for piece in source.pieces(pixels):
+                weight = (piece.labels >= 0).to(loss.dtype)
+                if piece.weight is not None:
+                    weight *= piece.weight
+                part = kernel(
+                    piece.scores, piece.labels, weight, terms.classes
+                )
+                piece.give_back(part.gradient)
+                loss += part.loss.sum()
+                hits += part.hits
+        ctx.save_for_backward(scores, source.whole_gradient())
         ctx.mark_non_differentiable(hits)
         return loss, hits
 
@@ -165,68 +167,4 @@ class Stage(torch.autograd.Function):
         scores, gradient = ctx.saved_tensors
         with torch.no_grad():
             gradient = (gradient * upstream).to(scores.dtype)
-        return first_derivative_only(gradient, scores), *[None] * 5
-
-
-def _by_phases(
-    low: Tensor,
-    labels: Tensor,
-    weight: Tensor,
-    terms: Terms,
-    backend: str,
-    rows: Axis,
-    columns: Axis,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, hits and gradient, a tile at a time."""
-    K = low.shape[1]
-    kernel, pixels = make_plan(terms.rules, low, backend)
-    phases = Phases(low, rows, columns)
-    labels, weight = phases.arrange(labels, -1), phases.arrange(weight, 0)
-    loss, hits = low.new_zeros(()), labels.new_zeros((), dtype=torch.long)
-    for tile in phases.tiles(pixels):
-        here = (tile.image, tile.phase, slice(None), tile.rows)
-        scores = phases.up(tile)
-        part = kernel(
-            scores.view(K, -1),
-            labels[here].reshape(1, -1),
-            weight[here].reshape(1, -1),
-            terms.classes,
-        )
-        phases.down(tile, part.gradient.view(scores.shape))
-        loss += part.loss.sum()
-        hits += part.hits
-    return loss, hits, phases.folded()
-
-
-def _by_images(
-    low: Tensor,
-    labels: Tensor,
-    weight: Tensor,
-    terms: Terms,
-    backend: str,
-    align_corners: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for other ratios, whose images are up-sampled as a whole."""
-    kernel, pixels = make_plan(terms.rules, low, backend)
-    loss, hits = low.new_zeros(()), labels.new_zeros((), dtype=torch.long)
-    gradient = torch.empty_like(low)
-    size = list(labels.shape[1:])
-    for n, image in enumerate(low.split(1)):
-        scores = torch.ops.aten.upsample_bilinear2d(image, size, align_corners)
-        back = torch.empty_like(scores)
-        flat, flat_back = scores[0].flatten(1), back[0].flatten(1)
-        for start in range(0, flat.shape[1], pixels):
-            here = slice(start, start + pixels)
-            part = kernel(
-                flat[:, here].contiguous(),
-                labels[n].reshape(1, -1)[:, here],
-                weight[n].reshape(1, -1)[:, here],
-                terms.classes,
-            )
-            flat_back[:, here] = part.gradient
-            loss += part.loss.sum()
-            hits += part.hits
-        gradient[n] = torch.ops.aten.upsample_bilinear2d_backward(
-            back, size, list(image.shape), align_corners
-        )[0]
-    return loss, hits, gradient
+        return first_derivative_only(gradient, scores), None, None, None

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,17 +48,14 @@ def errors_of(scores, labels, rho_0k, rho_k0):
     return torch.where(own, 1 - p, p), own
 
 
-def sorted_weights(e, own, share):
-    """``w_ik`` from the rank of each error; an error is half above itself."""
+def sorted_weights(e, own, share, seen, seen_own):
+    """``w_ik`` from the rank of each error among those that were seen."""
     P, K = e.shape
     w = torch.zeros_like(e)
     for k in range(K):
-        mine, others = e[own[:, k], k], e[~own[:, k], k]
+        mine, others = seen[seen_own[:, k], k], seen[~seen_own[:, k], k]
         for i in range(P):
-            F, B = (
-                ((x > e[i, k]).sum() + (x == e[i, k]).sum() / 2) / len(x)
-                for x in (mine, others)
-            )
+            F, B = ((x > e[i, k]).double().mean() for x in (mine, others))
             F, B = share[k] * F, (1 - share[k]) * B
             w[i, k] = 1 if own[i, k] else (share[k] - F) / (share[k] + B)
             w[i, k] /= share[k] + B
@@ -79,17 +77,21 @@ def lovasz_softmax(p, labels, K):
 
 
 def test_equals_the_weights_by_sorting():
-    """Fine levels, one pixel in each, so that nothing is rounded."""
-    K, P, levels = 4, 80, 2**18
-    scores, labels, rho_0k, rho_k0 = make(K, P)
-    labels = labels.clamp(max=K - 1)
+    """Levels so fine that no error shares one with those seen before."""
+    K, P, levels = 4, 80, 2**22
     share = torch.tensor([0.6, 0.3, 0.09, 0.01], dtype=torch.float64)
+    scores, labels, rho_0k, rho_k0 = make(K, P)
+    before, labels_before, *_ = make(K, P, seed=1)
+    labels, labels_before = (
+        x.clamp(max=K - 1) for x in (labels, labels_before)
+    )
     histograms = error_histograms(
-        scores, labels, rho_0k, rho_k0, levels=levels
+        before, labels_before, rho_0k, rho_k0, levels=levels
     )
     tables = jaccard_weights(share, histograms)
     e, own = errors_of(scores, labels, rho_0k, rho_k0)
-    w = sorted_weights(e, own, share)
+    seen = errors_of(before, labels_before, rho_0k, rho_k0)
+    w = sorted_weights(e, own, share, *seen)
 
     def slow(scores):
         e, _ = errors_of(scores, labels, rho_0k, rho_k0)
@@ -103,6 +105,36 @@ def test_equals_the_weights_by_sorting():
     torch.testing.assert_close(
         gradient, expected_gradient, rtol=1e-6, atol=1e-9
     )
+
+
+@pytest.mark.parametrize('backend', ['eager', 'compiled'])
+def test_weights_are_straight_between_the_borders_of_levels(backend):
+    """So an error next to a border weighs the same on both sides of it."""
+    K, P = 3, 64
+    scores, labels, rho_0k, rho_k0 = make(K, P)
+    labels = labels.clamp(max=K - 1)
+    scores[0] = 1e3 * torch.nn.functional.one_hot(labels[0], K)
+    scores[1] = -scores[0]
+    tables = torch.rand(2, K, 9, dtype=torch.float64)
+    e, own = errors_of(scores, labels, rho_0k, rho_k0)
+    borders = np.linspace(0, 1, 9)
+    expected = [
+        sum(
+            error * np.interp(error, borders, tables[1 - int(mine), k])
+            for k, (error, mine) in enumerate(zip(errors, mask, strict=True))
+        )
+        for errors, mask in zip(e.numpy(), own.numpy(), strict=True)
+    ]
+    loss = jaccard(
+        scores,
+        labels,
+        rho_0k,
+        rho_k0,
+        tables=tables,
+        reduction='none',
+        backend=backend,
+    )
+    np.testing.assert_allclose(loss, expected, rtol=1e-9)
 
 
 def test_without_memory_it_is_lovasz_softmax():
@@ -207,15 +239,10 @@ def test_a_function_makes_the_tables_of_a_batch():
     torch.testing.assert_close(loss, again)
 
 
-def test_gradcheck_within_a_level():
-    """The weights are constant: two levels, and errors away from the edge."""
+def test_gradcheck_with_constant_weights():
+    """Weights are held constant: so take some that do not change."""
     scores, labels, rho_0k, rho_k0 = make(3, 12)
-    e, _ = errors_of(scores, labels.clamp(max=2), rho_0k, rho_k0)
-    scores = scores[((e - 0.5).abs() > 1e-3).all(1)]
-    labels = labels[: len(scores)].clamp(max=2)
-    tables = jaccard_weights(
-        torch.tensor([0.5, 0.3, 0.2]), torch.rand(2, 3, 2)
-    )
+    tables = torch.rand(2, 3, 1).expand(2, 3, 5)
     assert torch.autograd.gradcheck(
         lambda s: jaccard(
             s,

@@ -64,9 +64,9 @@ def test_offsets_follow_algorithm_1():
 
 def test_weights_and_logarithm():
     assert LossSettings().term_weights(19) == (1.0, 1.0)
-    assert LossSettings().nats == math.log(2)
+    assert LossSettings().bits == 1.0
     authors = LossSettings(
         pos_weight='num_classes', log_base='e', class_mean=True
     )
     assert authors.term_weights(4) == (1.0, 0.25)
-    assert authors.nats == 1.0
+    assert authors.bits == pytest.approx(1 / math.log(2))

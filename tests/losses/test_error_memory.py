@@ -38,24 +38,24 @@ def slow_loss(scores, labels, history, rho_0k, rho_k0, levels):
 
     seen = [pair for batch in history for pair in errors_of(*batch)]
 
-    def above(level, k, own):
+    def above(border, k, own):
         values = [e[k] for y, e in seen if (y == k) == own]
         levels_of = [min(int(e * levels), levels - 1) for e in values]
-        more = sum((x > level) + (x == level) / 2 for x in levels_of)
-        return more / len(levels_of)
+        return sum(level >= border for level in levels_of) / len(levels_of)
+
+    def weight(border, k, own):
+        union = share[k] + (1 - share[k]) * above(border, k, False)
+        missed = share[k] * above(border, k, True)
+        return (1 if own else (share[k] - missed) / union) / (K * union)
 
     total, pixels = 0.0, 0
     for y, error in errors_of(scores, labels):
         pixels += 1
         for k in range(K):
-            level = min(int(error[k] * levels), levels - 1)
-            union = share[k] + (1 - share[k]) * above(level, k, False)
-            if k == y:
-                weight = 1 / (K * union)
-            else:
-                missed = share[k] * above(level, k, True)
-                weight = (share[k] - missed) / (K * union**2)
-            total += weight * error[k]
+            level = int(error[k] * levels)
+            rest = error[k] * levels - level
+            low, high = (weight(level + i, k, k == y) for i in (0, 1))
+            total += (low + rest * (high - low)) * error[k]
     return float(total / pixels)
 
 
