@@ -112,8 +112,11 @@ def softmax_terms(
     """The softmax form and the Jaccard form."""
     power, total, log_loss = powers(scores, own, label, classes, rules.bits)
     w = weight * at_label(classes.pos_weight, label)
-    slope = w
     error = torch.expm1(-LN_2 * log_loss).neg_()
+    if rules.form == 'jaccard':
+        own_cost = costs_at(classes.own_cost, error, label)
+        w = w * own_cost
+    slope = w
     if rules.focus:
         # Below the smallest step of a float the power has no slope.
         q = error.clamp(min=torch.finfo(error.dtype).tiny)
@@ -125,7 +128,6 @@ def softmax_terms(
         return loss, gradient.scatter_add_(0, label, -slope)
     p = power.div_(total)
     cost = costs_at(classes.other_cost, p)
-    own_cost = costs_at(classes.own_cost, error, label)
     cost.scatter_(0, label, -own_cost).mul_(p)
     mean = cost.sum(0, keepdim=True)
     loss.addcmul_(weight, mean + own_cost)

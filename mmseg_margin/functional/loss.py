@@ -52,8 +52,8 @@ def margin_calibration_loss(
         focus: How strongly the terms beyond their margin are played down; 0
             in the paper.
         levels: Levels of error that the Jaccard form tells apart.
-        log_share: Share of the softmax form, with its ``pos_weight`` and
-            ``focus``, that is added to the Jaccard form.
+        log_share: How much of the softmax form, with its ``pos_weight`` and
+            ``focus``, the Jaccard form adds to the error of the label.
         tables: Weights (2, K, L) of the Jaccard form, or a function that
             makes them from the batch's error histograms (2, K, L), which are
             counted on every fourth pixel in both directions. None for the

@@ -37,7 +37,7 @@ def margin_offsets(
 
     Args:
         class_counts: ``N_k``, shape (K,).
-        tau: Scale of ``rho_0k``.
+        tau: Scale of ``rho_0k``; 0 for no offsets.
         upsilon: Scale of the ratio ``mu_k``; larger makes ``rho_k0`` smaller.
         absent_class: What becomes of a class without a pixel, whose
             ``rho_0k`` would be infinite: ``'error'``, ``'zero'`` (no offset)
@@ -50,7 +50,7 @@ def margin_offsets(
         >>> [round(float(rho), 6) for rho in rho_0k]
         [0.111111, 3.0]
     """
-    _check_positive('tau', tau)
+    _check_scale('tau', tau)
     if absent_class not in ABSENT_CLASS_POLICIES:
         raise SettingError(
             f'absent_class={absent_class!r} is not one of '
@@ -85,7 +85,7 @@ def tau_of_largest_offset(
         >>> tau_of_largest_offset([900, 100], largest_offset=3.0)
         10.0
     """
-    _check_positive('largest_offset', largest_offset)
+    _check_scale('largest_offset', largest_offset)
     counts = _as_counts(class_counts)
     present = counts[counts > 0]
     unit = (np.sqrt(counts.sum() - present) / present).max()
@@ -192,6 +192,11 @@ def _as_counts(class_counts: ArrayLike) -> Array:
 def _check_positive(name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
         raise SettingError(f'{name} must be positive and finite, got {value}.')
+
+
+def _check_scale(name: str, value: float) -> None:
+    if value != 0:
+        _check_positive(name, value)
 
 
 def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:

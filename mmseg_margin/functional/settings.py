@@ -35,7 +35,11 @@ class LossSettings:
         levels: Levels of error that the Jaccard form tells apart.
         memory: Share of the error histograms that the Jaccard form keeps
             from one step to the next.
-        log_share: Share of the log-loss that is added to the Jaccard form.
+        batch_share: From 0 to 1: how far the Jaccard form takes the classes'
+            shares from the batch instead of from the data set.
+        log_share: How much of the log-loss the Jaccard form adds to the error
+            of the label, with the same weight. The error's gradient vanishes
+            where the label has no probability, the log-loss' does not.
     """
 
     form: str = 'paper'
@@ -45,6 +49,7 @@ class LossSettings:
     class_mean: bool = False
     levels: int = 64
     memory: float = 0.98
+    batch_share: float = 0.0
     log_share: float = 0.0
 
     def __post_init__(self) -> None:
@@ -69,6 +74,7 @@ class LossSettings:
             lambda n: isinstance(n, int) and n > 1,
         )
         _require(self, 'memory', 'in [0, 1)', lambda m: 0 <= m < 1)
+        _require(self, 'batch_share', 'from 0 to 1', lambda b: 0 <= b <= 1)
         _require(self, 'log_share', 'not negative', lambda s: s >= 0)
 
     @property
@@ -94,7 +100,7 @@ class OffsetSettings:
         tau: Scale of the offsets, 10 in the paper and if nothing is given.
         upsilon: Scale of the ratio between foreground and background offsets.
         largest_offset: In place of tau: the ``rho_0k`` of the rarest class,
-            whatever the number and the size of the images.
+            whatever the number and the size of the images; 0 for no offsets.
         absent_class: What becomes of a class without pixels: ``'error'``,
             ``'zero'`` or ``'max'`` offset.
     """
@@ -106,7 +112,7 @@ class OffsetSettings:
 
     def __post_init__(self) -> None:
         for name in ('tau', 'largest_offset'):
-            _require(self, name, 'positive', lambda x: x is None or x > 0)
+            _require(self, name, 'not negative', lambda x: not x or x > 0)
         _require(self, 'upsilon', 'positive', lambda x: x > 0)
         policies = ABSENT_CLASS_POLICIES
         _require(

@@ -14,20 +14,27 @@ class ErrorMemory(nn.Module):
 
     What is remembered is conditional on the label, because crops and
     samplers change how often a class is seen but not how well it is told
-    apart. The class's share comes from the statistics of the whole data set.
+    apart. The class's share comes from the statistics of the whole data set,
+    from the batch, or from both.
 
     Args:
         levels: L.
         memory: What is kept from one batch to the next.
+        batch_share: Exponent of the batch in the geometric mean of the two
+            shares. The data set's are right in the long run; the batch's
+            keep a class that fills a batch by chance from dominating it.
     """
 
     share: Tensor
     histograms: Tensor
 
-    def __init__(self, levels: int, memory: float) -> None:
+    def __init__(
+        self, levels: int, memory: float, batch_share: float = 0.0
+    ) -> None:
         super().__init__()
         self.levels = levels
         self.memory = memory
+        self.batch_share = batch_share
         # Rows of the histograms: own pixels, other pixels.
         for name in ('share', 'histograms'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -61,7 +68,10 @@ class ErrorMemory(nn.Module):
         seen = batch.sum(2, keepdim=True) > 0
         mixed = self.memory * self.histograms + batch
         self.histograms = torch.where(seen, mixed, self.histograms)
-        return self.weights()
+        in_batch = batch[0].sum(1) / batch[0].sum().clamp(min=1)
+        share = self.share ** (1 - self.batch_share)
+        share = share * in_batch**self.batch_share
+        return jaccard_weights(share, self.histograms)
 
     def state(self) -> list[float]:
         """What a resumed training needs, as a flat list."""

@@ -83,7 +83,9 @@ class MarginCalibrationLoss(PixelWiseLoss):
         self.errors = None
         if self.settings.form == 'jaccard':
             self.errors = ErrorMemory(
-                self.settings.levels, self.settings.memory
+                self.settings.levels,
+                self.settings.memory,
+                self.settings.batch_share,
             )
         if isinstance(class_counts, (str, os.PathLike)):
             super().set_class_stats(ClassStats.from_json(class_counts))

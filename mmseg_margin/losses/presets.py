@@ -20,8 +20,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     'recommended': {
         'form': 'jaccard',
         'log_base': 'e',
-        'log_share': 0.25,
-        'largest_offset': 0.4,
+        'memory': 0.9,
+        'batch_share': 0.5,
+        'log_share': 0.1,
+        'largest_offset': 0.0,
         # Nothing is learnt for such a class, and nothing is lost.
         'absent_class': 'zero',
     },

@@ -96,8 +96,10 @@ def test_a_largest_offset_carries_over(pixels, largest, factor):
 
 def test_a_largest_offset_leaves_out_absent_classes():
     assert tau_of_largest_offset([900, 0, 100], 3.0) == pytest.approx(10)
+    assert not np.any(margin_offsets([900, 100], tau=0))
+    assert tau_of_largest_offset([900, 100], 0) == 0
     with pytest.raises(ValueError, match='largest_offset must be positive'):
-        tau_of_largest_offset([900, 100], 0)
+        tau_of_largest_offset([900, 100], -1)
 
 
 def test_an_absent_class_is_named():
@@ -123,7 +125,7 @@ def test_absent_class_policies(policy, offset):
         (lambda: margin_offsets([5]), 'at least two classes'),
         (lambda: margin_offsets([5, -1]), 'not negative'),
         (lambda: margin_offsets([5, math.nan]), 'finite'),
-        (lambda: margin_offsets([5, 5], tau=0), 'tau must be positive'),
+        (lambda: margin_offsets([5, 5], tau=-1), 'tau must be positive'),
         (lambda: margin_offsets([5, 5], upsilon=-1), 'upsilon must be'),
         (lambda: margin_offsets([5, 5], absent_class='?'), 'absent_class'),
     ],

@@ -30,11 +30,12 @@ from mmseg_margin.functional import (
         (LossSettings, 'levels', 2.5),
         (LossSettings, 'memory', 1.0),
         (LossSettings, 'memory', math.nan),
+        (LossSettings, 'batch_share', 1.5),
         (LossSettings, 'log_share', -0.1),
         (OffsetSettings, 'tau', 'abc'),
         (OffsetSettings, 'tau', -3),
         (OffsetSettings, 'upsilon', None),
-        (OffsetSettings, 'largest_offset', 0),
+        (OffsetSettings, 'largest_offset', -1),
         (OffsetSettings, 'absent_class', 'drop'),
     ],
 )

@@ -1,5 +1,7 @@
 """form='jaccard' in the Module: running errors and their survival."""
 
+import math
+
 import pytest
 import torch
 from torch import distributed
@@ -21,9 +23,16 @@ def jaccard(**settings):
     )
 
 
-def slow_loss(scores, labels, history, rho_0k, rho_k0, levels):
+def slow_loss(scores, labels, history, loss):
     """By counting, pixel by pixel, in whatever was seen before."""
-    share = [count / sum(COUNTS) for count in COUNTS]
+    rho_0k, rho_k0, settings = loss.rho_0k, loss.rho_k0, loss.settings
+    levels, of_batch = settings.levels, settings.batch_share
+    labelled = labels[labels != 255]
+    share = [
+        (count / sum(COUNTS)) ** (1 - of_batch)
+        * float((labelled == k).double().mean()) ** of_batch
+        for k, count in enumerate(COUNTS)
+    ]
 
     def errors_of(scores, labels):
         for s, y in zip(scores.tolist(), labels.tolist(), strict=True):
@@ -55,7 +64,10 @@ def slow_loss(scores, labels, history, rho_0k, rho_k0, levels):
             level = int(error[k] * levels)
             rest = error[k] * levels - level
             low, high = (weight(level + i, k, k == y) for i in (0, 1))
-            total += (low + rest * (high - low)) * error[k]
+            term = error[k]
+            if k == y:
+                term = term - settings.log_share * math.log(1 - error[k])
+            total += (low + rest * (high - low)) * term
     return float(total / pixels)
 
 
@@ -67,15 +79,19 @@ def batches(number, pixels=60):
         yield torch.randn(pixels, K), labels
 
 
-def test_the_weights_are_those_of_all_that_was_seen():
-    loss = jaccard(levels=8, memory=1 - 1e-9, tau=0.01)
+@pytest.mark.parametrize(
+    'settings', [{}, {'batch_share': 0.5}, {'batch_share': 1.0}]
+)
+@pytest.mark.parametrize('log_share', [0.0, 0.25])
+def test_the_weights_are_those_of_all_that_was_seen(settings, log_share):
+    loss = jaccard(
+        levels=8, memory=1 - 1e-9, tau=0.01, log_share=log_share, **settings
+    )
     loss.errors.histograms.zero_()  # all classes are in the first batch
     history = []
     for scores, labels in batches(3):
         history.append((scores, labels))
-        expected = slow_loss(
-            scores, labels, history, loss.rho_0k, loss.rho_k0, 8
-        )
+        expected = slow_loss(scores, labels, history, loss)
         actual = float(loss(scores, labels))
         assert actual == pytest.approx(expected, rel=1e-5)
 
@@ -85,7 +101,7 @@ def test_without_memory_the_batch_counts_and_nothing_else():
     first, second = batches(2)
     loss(*first)
     loss(*second)
-    expected = slow_loss(*second, [second], loss.rho_0k, loss.rho_k0, 8)
+    expected = slow_loss(*second, [second], loss)
     assert float(loss(*second)) == pytest.approx(expected, rel=1e-5)
 
 
@@ -94,16 +110,16 @@ def test_a_perfect_prediction_costs_nothing():
     assert loss(100 * torch.eye(K), labels) == pytest.approx(0, abs=1e-6)
 
 
-def test_the_log_loss_joins_by_its_share():
-    scores, labels = next(batches(1))
-    plain, both = (jaccard(log_share=share) for share in (0, 0.25))
-    log_loss = MarginCalibrationLoss(
-        form='softmax', log_base='e', class_counts=COUNTS, backend='eager'
-    )
-    torch.testing.assert_close(
-        both(scores, labels),
-        plain(scores, labels) + 0.25 * log_loss(scores, labels),
-    )
+def test_a_class_that_is_not_in_the_batch_waits_for_one_that_has_it():
+    """If the shares are the batch's, as in Lovasz-softmax."""
+    loss = jaccard(batch_share=1.0)
+    scores = torch.randn(6, K, requires_grad=True)
+    batch = torch.zeros(2, K, 64)
+    batch[0, :2] = batch[1] = 1
+    weights = loss.errors.weights_with(batch)
+    assert (weights[:, 2:] == 0).all()
+    loss(scores, torch.tensor([0, 0, 1, 1, 0, 1])).backward()
+    assert scores.grad.isfinite().all()
 
 
 def test_an_unseen_class_keeps_its_errors():
