@@ -139,14 +139,11 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
             if np.isfinite(table['eps']).all():
                 means['eps'] = table['eps'].mean()
         self.class_scores = table
-        self._log_table(table)
-        return {name: float(100 * value) for name, value in means.items()}
-
-    def _log_table(self, scores: dict[str, np.ndarray]) -> None:
-        table = PrettyTable()
-        table.add_column('Class', list(self.class_names))
-        for name, values in scores.items():
-            table.add_column(name, [f'{100 * value:.4f}' for value in values])
+        shown = PrettyTable()
+        shown.add_column('Class', list(self.class_names))
+        for name, values in table.items():
+            shown.add_column(name, [f'{100 * value:.4f}' for value in values])
         MMLogger.get_current_instance().info(
-            f'margin bound (%), {self.offset_settings}:\n{table}'
+            f'margin bound (%), {self.offset_settings}:\n{shown}'
         )
+        return {name: float(100 * value) for name, value in means.items()}

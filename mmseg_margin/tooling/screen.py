@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any
 
 from mmengine.logging import MMLogger
 
@@ -60,15 +60,10 @@ def only_what_matters() -> Iterator[None]:
     show_warning = warnings.showwarning
 
     def log_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
+        message: Any, category: Any, filename: str, *place: Any, **more: Any
     ) -> None:
         if 'site-packages' not in filename:
-            show_warning(message, category, filename, lineno, file, line)
+            show_warning(message, category, filename, *place, **more)
             return
         logger = MMLogger.get_current_instance()
         logger.warning(str(message), extra={'only_in_file': True})

@@ -2,7 +2,7 @@
 
 from mmengine.config import Config
 
-from mmseg_margin.evaluation.pipelines import (
+from mmseg_margin.evaluation.tta import (
     loads_annotations,
     without_annotations,
 )

@@ -11,11 +11,8 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from mmseg_margin.checkpoints import CheckpointError
-from mmseg_margin.tooling.resume import (
-    newest_whole_checkpoint,
-    resume_training,
-)
+from mmseg_margin.checkpoints import CheckpointError, newest_whole_checkpoint
+from mmseg_margin.tooling.flags import resume_training
 from tests.processes import FORK, run_tool
 from tests.small_training import same_weights, training_config
 from tests.stats.builders import write_set

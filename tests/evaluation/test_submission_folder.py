@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mmseg_margin.evaluation import submission_folder as folder_module
 from mmseg_margin.evaluation.submission import (
     SubmissionError,
     SubmissionFolder,
     find_format,
 )
-from mmseg_margin.evaluation.submission import folder as folder_module
 from tests.processes import FORK, wait_for
 
 IDENTITY = {'dataset': 'CityscapesDataset', 'checkpoint': 'a'}
