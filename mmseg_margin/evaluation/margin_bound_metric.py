@@ -15,7 +15,7 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.functional.margins import class_gaps
 
-from .class_counts import CountsSource, TakesClassCounts
+from .class_counts import TakesClassCounts
 from .margin_sums import bound_scores, margin_sums
 
 
@@ -31,11 +31,10 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
 
     Args:
         tau, upsilon, largest_offset, absent_class: As in the loss.
-        class_counts: Labelled pixels of the training set: a list or the path
-            to a ClassStats JSON. None: a hook gives them.
         complexity: ``F`` of Theorem 1. With Algorithm 1's offsets eps is
             defined for F < tau / (4 K) only. None: no eps.
         ignore_index: Label that is not evaluated.
+        kwargs: Those of TakesClassCounts and of BaseMetric.
 
     Example:
         >>> test_evaluator = [
@@ -49,7 +48,6 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         self,
         tau: float | None = None,
         upsilon: float = 1.0,
-        class_counts: CountsSource = None,
         complexity: float | None = None,
         absent_class: str = 'error',
         largest_offset: float | None = None,
@@ -63,7 +61,6 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         self.complexity = complexity
         self.ignore_index = ignore_index
         self.class_scores: dict[str, np.ndarray] = {}
-        self.read_class_counts(class_counts)
         self.reset()
 
     def reset(self) -> None:
