@@ -20,11 +20,8 @@ def evaluate(metric, seed=0):
         noise = torch.randint(0, 5, (1, 8, 8), generator=generator)
         keep = torch.rand((1, 8, 8), generator=generator) < 0.6
         prediction = torch.where(keep, label, noise)
-        sample = {
-            'pred_sem_seg': {'data': prediction},
-            'gt_sem_seg': {'data': label},
-        }
-        metric.process({}, [sample])
+        found, truth = {'data': prediction}, {'data': label}
+        metric.process({}, [{'pred_sem_seg': found, 'gt_sem_seg': truth}])
     results = list(metric.results)
     return metric.evaluate(2), results
 
@@ -49,11 +46,8 @@ def test_every_class_is_in_one_third(counts, sizes):
 
 def test_ranked_by_training_pixels():
     thirds = split_by_frequency(COUNTS)
-    assert [thirds[name].tolist() for name in ('head', 'middle', 'tail')] == [
-        [1, 3],
-        [4],
-        [0, 2],
-    ]
+    members = {name: classes.tolist() for name, classes in thirds.items()}
+    assert members == {'head': [1, 3], 'middle': [4], 'tail': [0, 2]}
 
 
 def test_adds_to_upstreams_figures():
