@@ -82,22 +82,6 @@ def test_the_archive_holds_the_models_predictions(
     assert 'Upload' not in said
 
 
-def test_a_second_run_makes_only_what_is_missing(
-    checkpoint, config, out, capsys
-):
-    labels = sorted(out.glob('*.png'))
-    before = [path.read_bytes() for path in labels]
-    for path in labels[1:3]:
-        path.unlink()
-    stamps = [labels[i].stat().st_mtime_ns for i in (0, 3, 4)]
-    make_submission(load(config, checkpoint), str(out))
-    assert [path.read_bytes() for path in labels] == before
-    assert [labels[i].stat().st_mtime_ns for i in (0, 3, 4)] == stamps
-    assert '5 label images (2 new)' in capsys.readouterr().out
-    make_submission(load(config, checkpoint), str(out))
-    assert '5 label images (0 new)' in capsys.readouterr().out
-
-
 def test_another_run_does_not_go_into_the_same_folder(
     cityscapes, checkpoint, config, out, tmp_path
 ):

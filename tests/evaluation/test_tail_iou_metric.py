@@ -62,18 +62,5 @@ def test_adds_to_upstreams_figures():
     assert ours['mIoU_tail'] == pytest.approx(iou[[0, 2]].mean(), abs=0.006)
 
 
-def test_counts_may_come_from_a_hook():
-    metric = TailIoUMetric()
-    assert metric.needs_class_counts
-    metric.set_class_counts(COUNTS)
-    assert not metric.needs_class_counts
-    assert 'mIoU_tail' in evaluate(metric)[0]
-
-
 def test_without_counts_it_is_upstreams_metric():
     assert evaluate(TailIoUMetric())[0] == evaluate(IoUMetric())[0]
-
-
-def test_counts_of_another_data_set_are_refused():
-    with pytest.raises(ValueError, match='3 entries, but the data set has 5'):
-        evaluate(TailIoUMetric(class_counts=[1, 2, 3]))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import mmseg
 import pytest
-import torch
 from mmengine.config import Config
 from mmengine.utils import is_installed
 
@@ -227,19 +226,6 @@ def test_configs_that_import_their_classes(tmp_path, train, plain):
     hooks = Config.fromfile(tmp_path / 'w' / 'mine.py').custom_hooks
     assert len(hooks) == 2
     assert hooks[0].loss == EAGER
-
-
-def test_resume_continues_without_a_scan(tmp_path, train, parts):
-    arguments = [DEMO, '--loss', EAGER, '--no-validate', '--work-dir', 'w']
-    options = ['--cfg-options', *roots(parts), *SHORT]
-    assert train(*arguments, *options)[0] == 0
-    options.append('train_cfg.max_iters=4')
-    code, said = train(*arguments, '--resume', *options)
-    assert code == 0, said[-3000:]
-    assert 'Reading labels' not in said
-    saved = torch.load(tmp_path / 'w/iter_4.pth', weights_only=False)
-    assert saved['meta']['iter'] == 4
-    assert sum(saved['meta']['class_stats']['counts']) == 6 * 64 * 48
 
 
 @pytest.mark.parametrize(
