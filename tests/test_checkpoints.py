@@ -86,27 +86,15 @@ def test_what_mmengine_saves_is_loaded(tmp_path):
 
 
 def test_damaged_checkpoints_get_one_sentence(tmp_path):
-    good = tmp_path / 'good.pth'
-    torch.save({'state_dict': {'w': torch.randn(99)}}, good)
-    whole = good.read_bytes()
-    rng = np.random.default_rng(0)
     path = tmp_path / 'bad.pth'
-    contents = [b'', b'PK', b'text', whole[: len(whole) // 2], whole[:-9]]
-    for _ in range(100):
-        damaged = bytearray(whole)
-        for where in rng.integers(len(whole), size=rng.integers(1, 9)):
-            damaged[where] = rng.integers(256)
-        contents.append(bytes(damaged))
-    refused = 0
-    for content in contents:
+    torch.save({'state_dict': {'w': torch.randn(99)}}, path)
+    whole = path.read_bytes()
+    for content in (b'', b'PK', b'text', whole[: len(whole) // 2], whole[:-9]):
         path.write_bytes(content)
-        try:
+        with pytest.raises(CheckpointError) as caught:
             load(path)
-        except CheckpointError as error:
-            refused += str(path) in str(error) and '\n' not in str(error)
-        else:
-            refused += content not in contents[:5]
-    assert refused == len(contents)
+        assert str(path) in str(caught.value)
+        assert '\n' not in str(caught.value)
     with pytest.raises(FileNotFoundError, match='does not exist'):
         load(tmp_path / 'nowhere.pth')
 
