@@ -3,32 +3,39 @@
 import functools
 import os
 import pickle
+import re
 import struct
 import zlib
 from collections.abc import Callable, Container
+from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import torch
+from mmengine.dist import is_main_process
 from mmengine.fileio import LocalBackend
-
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmengine.logging import print_log
 
 from .atomic_write import StrPath, atomic_write
+from .errors import MissingFileError, SettingError
 
-# What damaged files and refused pickles make torch.load raise.
+# What damaged files and refused pickles raise.
 LOADING_ERRORS = (
     AttributeError,
+    BadZipFile,
     EOFError,
     LookupError,
+    OSError,
     RuntimeError,
     TypeError,
-    UnicodeDecodeError,
     ValueError,
     pickle.UnpicklingError,
     struct.error,
+    zlib.error,
 )
 ARCHIVE = b'PK\x03\x04'
+NUMBERED = re.compile(r'(iter|epoch)_\d+\.pth')
+RECORD = 'last_checkpoint'
 
 
 class CheckpointError(SettingError):
@@ -42,7 +49,6 @@ class AtomicBackend(LocalBackend):
     """
 
     def put(self, obj: bytes, filepath: StrPath) -> None:
-        """Write bytes, whole or not at all."""
         os.makedirs(os.path.dirname(filepath) or '.', exist_ok=True)
         with atomic_write(filepath) as draft:
             draft.write_bytes(obj)
@@ -50,7 +56,6 @@ class AtomicBackend(LocalBackend):
     def put_text(
         self, obj: str, filepath: StrPath, encoding: str = 'utf-8'
     ) -> None:
-        """Write text, whole or not at all."""
         self.put(obj.encode(encoding), filepath)
 
 
@@ -62,15 +67,10 @@ class RemovalsAfterwards:
         self._removals: list[tuple[Callable[[str], None], str]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
-    def remove(self, path: str) -> None:
-        """Remember a file."""
-        self._removals.append((self._backend.remove, path))
-
-    def rmtree(self, path: str) -> None:
-        """Remember a folder, as which deepspeed saves."""
-        self._removals.append((self._backend.rmtree, path))
+        method = getattr(self._backend, name)
+        if name in ('remove', 'rmtree'):  # the latter for deepspeed's folders
+            return lambda path: self._removals.append((method, path))
+        return method
 
     def carry_out(self, keep: Container[str | None]) -> None:
         """Remove everything at last, but for what is in use again."""
@@ -88,8 +88,43 @@ def is_whole(path: StrPath) -> bool:
     try:
         with ZipFile(path) as archive:
             return archive.testzip() is None
-    except (*LOADING_ERRORS, BadZipFile, OSError, zlib.error):
+    except LOADING_ERRORS:
         return False
+
+
+def newest_whole_checkpoint(work_dir: str) -> str | None:
+    """The last undamaged checkpoint, or None if there never was one."""
+    candidates = _numbered_checkpoints(Path(work_dir))
+    for path in candidates:
+        if is_whole(path):
+            return str(path)
+        if is_main_process():
+            print_log(
+                f'{path} is missing or damaged, so an earlier checkpoint is '
+                'looked for.'
+            )
+    if candidates:
+        raise CheckpointError(
+            f'Nothing to go on from: {", ".join(map(str, candidates))} '
+            f'missing or damaged. To begin anew, delete {work_dir}/{RECORD} '
+            'and these files, or name another --work-dir.'
+        )
+    return None
+
+
+def _numbered_checkpoints(work_dir: Path) -> list[Path]:
+    """What ``last_checkpoint`` names, then all others from new to old."""
+    record = work_dir / RECORD
+    text = record.read_text('utf-8', 'replace') if record.is_file() else ''
+    named = [Path(text.strip())] if text.strip() else []
+    folders = {work_dir, *(path.parent for path in named)}
+    found = (
+        path
+        for folder in folders
+        for path in folder.glob('*.pth')
+        if NUMBERED.fullmatch(path.name) and path not in named
+    )
+    return named + sorted(found, key=os.path.getmtime, reverse=True)
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:
@@ -124,6 +159,17 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
         ) from error
 
 
+def _reason(path: str) -> str:
+    """With the first few functions and classes that the file asks for."""
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except LOADING_ERRORS:
+        names = []
+    if not names:
+        return 'is damaged or holds more than weights'
+    return f'holds more than weights, {", ".join(map(ascii, names[:3]))}'
+
+
 def named_download(download: Callable[..., Any]) -> Callable[..., Any]:
     """Say what to do if a loader of mmengine cannot get the weights."""
 
@@ -139,14 +185,3 @@ def named_download(download: Callable[..., Any]) -> Callable[..., Any]:
             ) from error
 
     return load
-
-
-def _reason(path: str) -> str:
-    """With the first few functions and classes that the file asks for."""
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (*LOADING_ERRORS, OSError):
-        names = []
-    if not names:
-        return 'is damaged or holds more than weights'
-    return f'holds more than weights, {", ".join(map(ascii, names[:3]))}'

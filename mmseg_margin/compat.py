@@ -6,12 +6,13 @@ only reached for inside mmengine, mmseg, Optuna and Pillow follows after it.
 """
 
 import functools
+import itertools
 import logging
 import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import metadata
 from importlib.util import find_spec
 from io import StringIO
@@ -34,12 +35,6 @@ LossStage = Callable[[Any, Any, Any], dict[str, Any]]
 def has_mmseg() -> bool:
     """Whether a stack is installed, without importing it."""
     return find_spec('mmseg') is not None
-
-
-def require_mmseg() -> None:
-    """Stop the program with a sentence if no stack is installed."""
-    if not has_mmseg():
-        raise SystemExit(f'error: {INSTALL_HINT}')
 
 
 @contextmanager
@@ -78,8 +73,9 @@ def let_configs_inherit() -> None:
     from mmengine.config import Config
     from mmengine.config.utils import MODULE2PACKAGE
 
-    if _is_distribution('onedl-mmsegmentation'):
-        MODULE2PACKAGE['mmseg'] = 'onedl-mmsegmentation'
+    with suppress(metadata.PackageNotFoundError):
+        fork = metadata.distribution('onedl-mmsegmentation')
+        MODULE2PACKAGE['mmseg'] = fork.name
     here = Path(__file__).parent
     configs = here / '.mim' / 'configs'  # as setup.py installs them
     if not configs.is_dir():
@@ -123,21 +119,10 @@ def let_checkpoints_load() -> None:
             f'A checkpoint may not reach for {owner!r}.{name}.'
         )
 
-    array = np.empty(1)
-    reconstruct = array.__reduce__()[0]
-    scalar = np.float64(0).__reduce__()[0]
+    makers = [value.__reduce__()[0] for value in (np.empty(1), np.float64(0))]
     dtypes = [type(np.dtype(name)) for name in '?bBhHiIlLqQefd']
-    declare(
-        [
-            HistoryBuffer,
-            np.ndarray,
-            np.dtype,
-            reconstruct,
-            scalar,
-            *dtypes,
-            (method_of_history_buffer, 'builtins.getattr'),
-        ]
-    )
+    declare([HistoryBuffer, np.ndarray, np.dtype, *makers, *dtypes])
+    declare([(method_of_history_buffer, 'builtins.getattr')])
     schemes = CheckpointLoader._schemes
     for prefix, download in schemes.items():
         schemes[prefix] = named_download(download)
@@ -200,15 +185,6 @@ def let_bad_images_be_named() -> None:
     LoadImageFromFile.transform = transform
 
 
-def _is_distribution(name: str) -> bool:
-    """Whether pip knows an installed distribution of that name."""
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 @contextmanager
 def log_on_screen(
     is_shown: Callable[[logging.LogRecord], bool], format_: logging.Formatter
@@ -237,7 +213,7 @@ def log_on_screen(
         MMLogger.__init__ = make
 
 
-class ResumedBatches:
+class ResumedBatches(itertools.chain):
     """The batches of a loader that stands where the training stands.
 
     Before a resumed training goes on, the forks ask an iteration-based loop's
@@ -245,24 +221,8 @@ class ResumedBatches:
     and discards it. There is nothing to skip here, nor to load.
     """
 
-    def __init__(self, loader: Iterable, discarded: int) -> None:
-        self._loader = loader
-        self._discarded = discarded
-        self._batches: Iterator | None = None
-
-    def __iter__(self) -> Iterator:
-        return self
-
-    def __next__(self) -> object:
-        if self._discarded > 0:
-            self._discarded -= 1
-            return None
-        if self._batches is None:
-            self._batches = iter(self._loader)
-        return next(self._batches)
-
     def skip_iter(self, num_iters: int) -> None:
-        """What the forks call; see above."""
+        """What the forks call."""
 
 
 def loader_settings(runner: Any) -> Any:
@@ -283,8 +243,8 @@ def draw_batches_from(loader: Iterable, loop: Any) -> None:
     loop.dataloader = loader
     if is_endless(loop):
         can_skip = hasattr(loop.dataloader_iterator, 'skip_iter')
-        discarded = 0 if can_skip else loop.iter
-        loop.dataloader_iterator = ResumedBatches(loader, discarded)
+        nothing = itertools.repeat(None, 0 if can_skip else loop.iter)
+        loop.dataloader_iterator = ResumedBatches(nothing, loader)
 
 
 def weight_cross_entropy(

@@ -1,15 +1,13 @@
 """Importing the package registers, and changes nothing else."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmseg.registry import HOOKS, METRICS
+
+from tests.commands import run_python
 
 ROOT = Path(__file__).parents[1]
 RECIPE = next((ROOT / 'configs' / 'cityscapes').glob('*_r50*_margin_*.py'))
@@ -46,21 +44,16 @@ print(json.dumps([*states, modules]))
 
 
 def run(folder: Path, program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', program],
-        env=os.environ | environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """The last line that a program prints."""
+    arguments = ['-W', 'ignore', '-c', program]
+    code, said = run_python(folder, *arguments, **environment)
+    assert code == 0, said
+    return said.splitlines()[-1]
 
 
 def test_nothing_is_changed_by_an_import(tmp_path):
     said = run(tmp_path, STATE, TORCH_FORCE_WEIGHTS_ONLY_LOAD='')
-    before, imported, safe, modules = json.loads(said.splitlines()[-1])
+    before, imported, safe, modules = json.loads(said)
     assert imported == before
     assert modules == []
     unchanged = ('matplotlib', 'environment')
@@ -84,20 +77,12 @@ def test_configs_inherit_from_ours(tmp_path):
     assert model == Config.fromfile(DEMO).model
 
 
-@pytest.fixture(scope='module')
-def installed(tmp_path_factory) -> Path:
-    """What pip puts into site-packages, without its help."""
-    folder = tmp_path_factory.mktemp('build')
-    subprocess.run(
-        [sys.executable, 'setup.py', '-q', 'build', '-b', str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    return folder / 'lib'
-
-
-def test_configs_inherit_from_an_installed_package(installed, tmp_path):
+def test_configs_inherit_from_an_installed_package(tmp_path):
+    """From what pip puts into site-packages, without its help."""
+    installed = tmp_path / 'build' / 'lib'
+    build = ['setup.py', '-q', 'build', '-b', installed.parent]
+    code, said = run_python(ROOT, *build)
+    assert code == 0, said
     (tmp_path / 'mine.py').write_text(
         f"_base_ = 'mmseg_margin::cityscapes/{RECIPE.name}'\n"
     )
@@ -108,4 +93,4 @@ print(mmseg_margin.__file__, Config.fromfile('mine.py').model.type)
 """
     said = run(tmp_path, program, PYTHONPATH=str(installed))
     place = installed / 'mmseg_margin' / '__init__.py'
-    assert said.splitlines()[-1] == f'{place} EncoderDecoder'
+    assert said == f'{place} EncoderDecoder'

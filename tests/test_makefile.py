@@ -1,11 +1,11 @@
 """make, really run, on a copy with an interpreter that only writes down."""
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.commands import run
 
 ROOT = Path(__file__).parents[1]
 # ``python -m venv DIR`` puts it there as well; anything else is written down.
@@ -33,18 +33,10 @@ def clone(tmp_path) -> Path:
 
 def make(clone: Path, *arguments: str, home: str) -> list[str]:
     """What the interpreter was called with."""
-    environment = os.environ | {'HOME': home, 'PYTHON': './python'}
-    environment.pop('XDG_CACHE_HOME', None)
-    environment.pop('MAKEFLAGS', None)
-    done = subprocess.run(
-        ['make', *arguments],
-        cwd=clone,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    clean = ['env', '-u', 'XDG_CACHE_HOME', '-u', 'MAKEFLAGS']
+    command = [*clean, 'make', *arguments]
+    code, said = run(command, clone, HOME=home, PYTHON='./python')
+    assert code == 0, said
     calls = clone / 'calls.txt'
     return calls.read_text().splitlines() if calls.exists() else []
 

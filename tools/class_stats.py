@@ -16,8 +16,7 @@ from mmseg_margin.stats import (
     plot_stats,
 )
 from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.data_check import check_folders
-from mmseg_margin.tooling.launch import load_config
+from mmseg_margin.tooling.launch import check_folders, load_config
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:

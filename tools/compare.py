@@ -12,8 +12,7 @@ from mmseg_margin.comparison.report import write_report
 from mmseg_margin.comparison.runs import named_objectives
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.data_check import check_folders
-from mmseg_margin.tooling.launch import load_config
+from mmseg_margin.tooling.launch import check_folders, load_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

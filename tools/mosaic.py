@@ -5,10 +5,13 @@ from pathlib import Path
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.data_check import check_folders
-from mmseg_margin.tooling.launch import load_config, prepare_for_device
-from mmseg_margin.tooling.mosaic import draw_mosaic
-from mmseg_margin.tooling.predict import (
+from mmseg_margin.tooling.launch import (
+    check_folders,
+    load_config,
+    prepare_for_device,
+)
+from mmseg_margin.tooling.mosaic import (
+    draw_mosaic,
     images_of_test_split,
     load_model,
     own_images,

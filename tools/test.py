@@ -8,9 +8,9 @@ from mmseg_margin.evaluation import make_submission, use_tta
 from mmseg_margin.evaluation.tta import MODES
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
-from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
+    check_folders,
     open_config,
     prepare_for_device,
 )

@@ -8,14 +8,13 @@ from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
-from mmseg_margin.tooling.data_check import check_folders
 from mmseg_margin.tooling.launch import (
     build_runner,
+    check_folders,
     open_config,
     prepare_for_device,
 )
 from mmseg_margin.tooling.ranks import watch_ranks
-from mmseg_margin.tooling.resume import resume_training
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -79,7 +78,7 @@ def main(argv: list[str] | None = None) -> None:
     check_folders(cfg, ('train',) if args.no_validate else ('train', 'val'))
     prepare_for_device(cfg)
     if args.resume:
-        resume_training(cfg)
+        flags.resume_training(cfg)
     runner = build_runner(cfg, args.verbose)
     with watch_ranks():
         runner.train()

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.data_check import check_folders
-from mmseg_margin.tooling.launch import load_config
+from mmseg_margin.tooling.launch import check_folders, load_config
 from mmseg_margin.tuning import tune
 
 

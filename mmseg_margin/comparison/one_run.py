@@ -20,9 +20,9 @@ from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
-from mmseg_margin.tooling.resume import newest_whole_checkpoint
 
 from .class_iou_metric import ClassIoUMetric
 from .curves_hook import CurvesHook

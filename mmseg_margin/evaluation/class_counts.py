@@ -15,18 +15,20 @@ CountsSource = Sequence[int] | str | PathLike[str] | None
 class TakesClassCounts:
     """For a metric that needs the class counts of the training set.
 
-    They come from its ``class_counts`` argument (a list, or the JSON of a
-    :class:`ClassStats`), else from a hook that calls the setter.
+    Args:
+        class_counts: Labelled pixels of the training set: a list or the path
+            to a ClassStats JSON. None: a hook calls the setter.
+        kwargs: Those of the metric.
     """
 
     class_counts: NDArray[np.int64] | None = None
 
-    def read_class_counts(self, source: CountsSource) -> None:
-        """Take what the config gives, if it gives anything."""
-        if isinstance(source, (str, PathLike)):
-            self.set_class_counts(ClassStats.from_json(source).counts)
-        elif source is not None:
-            self.set_class_counts(source)
+    def __init__(self, class_counts: CountsSource = None, **kwargs) -> None:
+        super().__init__(**kwargs)
+        if isinstance(class_counts, (str, PathLike)):
+            class_counts = ClassStats.from_json(class_counts).counts
+        if class_counts is not None:
+            self.set_class_counts(class_counts)
 
     def set_class_counts(self, counts: Sequence[int]) -> None:
         """Take labelled pixels per class of the training set, (K,)."""
@@ -34,7 +36,6 @@ class TakesClassCounts:
 
     @property
     def needs_class_counts(self) -> bool:
-        """Whether nobody has given the counts yet."""
         return self.class_counts is None
 
     def counts_of(self, num_classes: int) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import torch
 from mmengine.hooks import Hook
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 from mmengine.runner.amp import autocast
 from mmseg.registry import DATASETS, HOOKS
 from torch.utils.data import ConcatDataset, DataLoader, Subset
@@ -14,6 +14,8 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import leaf_datasets
 
 from .margin_bound_metric import MarginBoundMetric
+
+MEASURED = ('mIoU', 'mIoU_bound', 'inside')
 
 
 @HOOKS.register_module()
@@ -43,25 +45,25 @@ class GeneralisationGapHook(Hook):
                 f'num_images={num_images} is no sample: choose 1 or more.'
             )
         self.num_images = num_images
-        self._samples: dict[str, tuple[DataLoader, int]] = {}
+        self._loaders: dict[str, DataLoader] = {}
 
     def after_val_epoch(
         self, runner: Runner, metrics: dict[str, float] | None = None
     ) -> None:
-        """Add the training sample's figures to the validation's."""
-        self._add_gap(runner, runner.val_loop, 'val', metrics)
+        self._add_gap(runner, 'val', metrics)
 
     def after_test_epoch(
         self, runner: Runner, metrics: dict[str, float] | None = None
     ) -> None:
-        """Add the training sample's figures to the test's."""
-        shown = self._add_gap(runner, runner.test_loop, 'test', metrics)
+        shown = self._add_gap(runner, 'test', metrics)
         # Upstream shows only the metrics of a validation to the backends.
         runner.visualizer.add_scalars(shown)
 
     def _add_gap(
-        self, runner: Runner, loop: BaseLoop, mode: str, metrics: dict | None
+        self, runner: Runner, mode: str, metrics: dict[str, float] | None
     ) -> dict[str, float]:
+        """All figures of the bound, with those that are added to them."""
+        loop = getattr(runner, f'{mode}_loop')
         measured = [
             metric
             for metric in loop.evaluator.metrics
@@ -73,27 +75,36 @@ class GeneralisationGapHook(Hook):
                 f"dict(type='MarginBoundMetric') to {mode}_evaluator."
             )
             return {}
-        metric = copy.deepcopy(measured[0])
-        if mode not in self._samples:
-            self._samples[mode] = self._build_sample(runner, mode)
-        loader, size = self._samples[mode]
+        train = self._measure_training(runner, mode, loop.fp16, measured[0])
+        prefix = f'{measured[0].prefix}/'
+        unseen = metrics[f'{prefix}mIoU']
+        gap = {
+            **{f'train_{name}': train[prefix + name] for name in MEASURED},
+            'gap_mIoU': train[f'{prefix}mIoU'] - unseen,
+            'gap_bound': train[f'{prefix}mIoU_bound'] - unseen,
+        }
+        for name, value in gap.items():
+            metrics[prefix + name] = value
+            runner.message_hub.update_scalar(f'{mode}/{prefix}{name}', value)
+        return {k: v for k, v in metrics.items() if k.startswith(prefix)}
+
+    def _measure_training(
+        self, runner: Runner, mode: str, fp16: bool, metric: MarginBoundMetric
+    ) -> dict[str, float]:
+        metric = copy.deepcopy(metric)
+        if mode not in self._loaders:
+            self._loaders[mode] = self._build_loader(runner, mode)
+        loader = self._loaders[mode]
+        size = len(loader.dataset)  # type: ignore[arg-type]
         runner.logger.info(f'On {size} training images:')
         step = getattr(runner.model, f'{mode}_step')
-        with torch.no_grad(), autocast(enabled=loop.fp16):
+        with torch.no_grad(), autocast(enabled=fp16):
             for batch in loader:
                 samples = [sample.to_dict() for sample in step(batch)]
                 metric.process(batch, samples)
-        train = metric.evaluate(size)
-        prefix = f'{metric.prefix}/'
-        gap = gap_figures(prefix, metrics, train)
-        metrics.update(gap)
-        for name, value in gap.items():
-            runner.message_hub.update_scalar(f'{mode}/{name}', value)
-        return {k: v for k, v in metrics.items() if k.startswith(prefix)}
+        return metric.evaluate(size)
 
-    def _build_sample(
-        self, runner: Runner, mode: str
-    ) -> tuple[DataLoader, int]:
+    def _build_loader(self, runner: Runner, mode: str) -> DataLoader:
         unseen = runner.cfg[f'{mode}_dataloader']
         pipeline = leaf_datasets(unseen.dataset)[0].pipeline
         parts = leaf_datasets(runner.cfg.train_dataloader.dataset)
@@ -102,7 +113,7 @@ class GeneralisationGapHook(Hook):
         )
         count = min(self.num_images, len(images))
         chosen = np.linspace(0, len(images) - 1, count).round().astype(int)
-        loader = runner.build_dataloader(
+        return runner.build_dataloader(
             {
                 'dataset': Subset(images, chosen.tolist()),
                 'batch_size': unseen.batch_size,
@@ -110,17 +121,3 @@ class GeneralisationGapHook(Hook):
                 'sampler': {'type': 'DefaultSampler', 'shuffle': False},
             }
         )
-        return loader, count
-
-
-def gap_figures(
-    prefix: str, unseen: dict[str, float], train: dict[str, float]
-) -> dict[str, float]:
-    """The figures of the training sample and the two gaps, by their names."""
-    figures = {
-        f'{prefix}train_{name}': train[prefix + name]
-        for name in ('mIoU', 'mIoU_bound', 'inside')
-    }
-    for name, key in (('gap_mIoU', 'mIoU'), ('gap_bound', 'mIoU_bound')):
-        figures[prefix + name] = train[prefix + key] - unseen[f'{prefix}mIoU']
-    return figures

@@ -15,7 +15,7 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.functional.margins import class_gaps
 
-from .class_counts import CountsSource, TakesClassCounts
+from .class_counts import TakesClassCounts
 from .margin_sums import bound_scores, margin_sums
 
 
@@ -31,11 +31,10 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
 
     Args:
         tau, upsilon, largest_offset, absent_class: As in the loss.
-        class_counts: Labelled pixels of the training set: a list or the path
-            to a ClassStats JSON. None: a hook gives them.
         complexity: ``F`` of Theorem 1. With Algorithm 1's offsets eps is
             defined for F < tau / (4 K) only. None: no eps.
         ignore_index: Label that is not evaluated.
+        kwargs: Those of TakesClassCounts and of BaseMetric.
 
     Example:
         >>> test_evaluator = [
@@ -49,7 +48,6 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         self,
         tau: float | None = None,
         upsilon: float = 1.0,
-        class_counts: CountsSource = None,
         complexity: float | None = None,
         absent_class: str = 'error',
         largest_offset: float | None = None,
@@ -63,7 +61,6 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         self.complexity = complexity
         self.ignore_index = ignore_index
         self.class_scores: dict[str, np.ndarray] = {}
-        self.read_class_counts(class_counts)
         self.reset()
 
     def reset(self) -> None:
@@ -139,14 +136,11 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
             if np.isfinite(table['eps']).all():
                 means['eps'] = table['eps'].mean()
         self.class_scores = table
-        self._log_table(table)
-        return {name: float(100 * value) for name, value in means.items()}
-
-    def _log_table(self, scores: dict[str, np.ndarray]) -> None:
-        table = PrettyTable()
-        table.add_column('Class', list(self.class_names))
-        for name, values in scores.items():
-            table.add_column(name, [f'{100 * value:.4f}' for value in values])
+        shown = PrettyTable()
+        shown.add_column('Class', list(self.class_names))
+        for name, values in table.items():
+            shown.add_column(name, [f'{100 * value:.4f}' for value in values])
         MMLogger.get_current_instance().info(
-            f'margin bound (%), {self.offset_settings}:\n{table}'
+            f'margin bound (%), {self.offset_settings}:\n{shown}'
         )
+        return {name: float(100 * value) for name, value in means.items()}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmseg_margin.functional.reference import iou_lower_bound
 
-from .class_counts import CountsSource, TakesClassCounts
+from .class_counts import TakesClassCounts
 
 
 def split_by_frequency(class_counts: ArrayLike) -> dict[str, NDArray]:
@@ -52,18 +52,9 @@ class TailIoUMetric(TakesClassCounts, IoUMetric):
 
     Without class counts it warns and gives what IoUMetric gives.
 
-    Args:
-        class_counts: Labelled pixels of the training set: a list or the path
-            to a ClassStats JSON. None: a hook gives them.
-        kwargs: Those of IoUMetric.
-
     Example:
         >>> val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
     """
-
-    def __init__(self, class_counts: CountsSource = None, **kwargs) -> None:
-        super().__init__(**kwargs)
-        self.read_class_counts(class_counts)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         """Upstream's metrics and, in percent, the mIoU of each third."""

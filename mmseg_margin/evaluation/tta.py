@@ -1,4 +1,4 @@
-"""Test-time augmentation: the paper's rows 'flip' and 'flip and multi-scale'.
+"""Test pipelines: the paper's rows 'flip' and 'flip and multi-scale'.
 
 Both are derived from the plain test pipeline, so that every data set has
 them, with the views at the size (or multiples of the size) of the plain test.
@@ -7,6 +7,7 @@ them, with the views at the size (or multiples of the size) of the plain test.
 import copy
 from collections.abc import Sequence
 
+import torch
 from mmengine.config import Config
 from mmengine.structures import PixelData
 from mmseg.models import SegTTAModel
@@ -17,14 +18,29 @@ from torch import Tensor
 from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import leaf_datasets, registered_name
 
-from .pipelines import loads_annotations
-
 MODES = ('flip', 'ms-flip')
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
 FLIPS = [
     {'type': 'RandomFlip', 'prob': prob, 'direction': 'horizontal'}
     for prob in (0.0, 1.0)
 ]
+
+
+def loads_annotations(step: dict) -> bool:
+    """Whether a transform reads the label file."""
+    name = registered_name(step)
+    return name.startswith('Load') and 'Annotation' in name
+
+
+def without_annotations(pipeline: Sequence[dict]) -> list[dict]:
+    """The pipeline, plain or with nested views, for images without labels."""
+    steps = [step for step in pipeline if not loads_annotations(step)]
+    for index, step in enumerate(steps):
+        if registered_name(step) == 'TestTimeAug':
+            views = map(without_annotations, step['transforms'])
+            # An empty list would leave TestTimeAug without any view.
+            steps[index] = dict(step, transforms=list(filter(None, views)))
+    return steps
 
 
 def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
@@ -54,11 +70,8 @@ def _multi_scale(views: list[list[dict]]) -> list[list[dict]]:
                 for ratio in RATIOS
             ]
             return [*views[:index], scaled, *views[index + 1 :]]
-    resize = [
-        {'type': 'Resize', 'scale_factor': ratio, 'keep_ratio': True}
-        for ratio in RATIOS
-    ]
-    return [resize, *views]
+    resize = {'type': 'Resize', 'keep_ratio': True}
+    return [[dict(resize, scale_factor=ratio) for ratio in RATIOS], *views]
 
 
 def _scaled(scale: int | Sequence[int], ratio: float) -> int | tuple[int, ...]:
@@ -98,24 +111,17 @@ class ScoreTTAModel(SegTTAModel):
     def test_step(self, data: dict) -> list[SegDataSample]:
         """Predict images whose views are ``data[key][view][image]``."""
         num_views = len(data['inputs'])
-        first = self._predict_view(data, 0)
-        totals = [self._probabilities(sample) for sample in first]
-        for view in range(1, num_views):
-            for total, sample in zip(
-                totals, self._predict_view(data, view), strict=True
-            ):
-                total += self._probabilities(sample)
-        for sample, total in zip(first, totals, strict=True):
+        totals = [torch.zeros(())] * len(data['inputs'][0])
+        samples: list[SegDataSample] = []
+        for view in range(num_views):
+            inputs = {key: values[view] for key, values in data.items()}
+            found = self.module.test_step(inputs)
+            samples = samples or found
+            for image, sample in enumerate(found):
+                totals[image] = totals[image] + _probabilities(sample)
+        for sample, total in zip(samples, totals, strict=True):
             self._set_prediction(sample, total / num_views)
-        return first
-
-    def _predict_view(self, data: dict, view: int) -> list[SegDataSample]:
-        inputs = {key: values[view] for key, values in data.items()}
-        return self.module.test_step(inputs)
-
-    def _probabilities(self, sample: SegDataSample) -> Tensor:
-        scores = sample.seg_logits.data
-        return scores.softmax(dim=0) if len(scores) > 1 else scores.clone()
+        return samples
 
     def _set_prediction(self, sample: SegDataSample, mean: Tensor) -> None:
         if len(mean) > 1:
@@ -125,3 +131,8 @@ class ScoreTTAModel(SegTTAModel):
             prediction, scores = (mean > threshold).to(mean), mean
         sample.pred_sem_seg = PixelData(data=prediction)
         sample.seg_logits = PixelData(data=scores)
+
+
+def _probabilities(sample: SegDataSample) -> Tensor:
+    scores = sample.seg_logits.data
+    return scores.softmax(dim=0) if len(scores) > 1 else scores

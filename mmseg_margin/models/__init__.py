@@ -2,8 +2,7 @@
 
 from .coplenet import COPLEHead, COPLENet
 from .efficientnet_lite import EfficientNetLite
-from .seresnext import SEResNeXt
-from .timm_weights import convert_timm_seresnext
+from .seresnext import SEResNeXt, convert_timm_seresnext
 
 __all__ = [
     'COPLEHead',

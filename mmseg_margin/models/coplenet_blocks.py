@@ -1,6 +1,7 @@
 """The blocks of COPLE-Net, with the group norms of the authors' code."""
 
 import torch
+import torch.nn.functional as F
 from mmcv.cnn import ConvModule
 from mmseg.models.utils import SELayer, resize
 from torch import Tensor, nn
@@ -59,12 +60,10 @@ class DownBlock(nn.Module):
         self, in_channels: int, channels: int, dropout: float, with_cp: bool
     ) -> None:
         super().__init__()
-        self.max_pool = nn.MaxPool2d(2)
-        self.average_pool = nn.AvgPool2d(2)
         self.block = ConvBlock(2 * in_channels, channels, dropout, with_cp)
 
     def forward(self, x: Tensor) -> Tensor:
-        pooled = torch.cat([self.max_pool(x), self.average_pool(x)], dim=1)
+        pooled = torch.cat([F.max_pool2d(x, 2), F.avg_pool2d(x, 2)], dim=1)
         return pooled + self.block(pooled)
 
 
@@ -81,12 +80,8 @@ class UpBlock(nn.Module):
 
     def forward(self, x: Tensor, skip: Tensor) -> Tensor:
         skip = self.bridge(skip)
-        x = resize(
-            self.reduce(x),
-            size=skip.shape[2:],
-            mode='bilinear',
-            align_corners=True,
-        )
+        size, mode = skip.shape[2:], 'bilinear'
+        x = resize(self.reduce(x), size, mode=mode, align_corners=True)
         joined = torch.cat([skip, x], dim=1)
         return joined + self.block(joined)
 

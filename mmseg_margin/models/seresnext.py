@@ -1,7 +1,8 @@
 """SE-ResNeXt, the backbone of the paper's street and scene experiments."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +12,17 @@ from mmseg.models.utils import ResLayer, SELayer
 from mmseg.registry import MODELS
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+
+from mmseg_margin.errors import SettingError
+
+# timm's names of the tensors, and what is called otherwise here.
+TIMM_CLASSIFIER = re.compile(r'fc\.(weight|bias)')
+TIMM_BACKBONE = re.compile(
+    r'(conv1|bn1'
+    r'|layer[1-4]\.\d+\.(conv[1-3]|bn[1-3]|downsample\.[01]|se\.fc[12]))'
+    r'\.(weight|bias|running_mean|running_var|num_batches_tracked)'
+)
+RENAMED = (('.se.fc1.', '.se.conv1.conv.'), ('.se.fc2.', '.se.conv2.conv.'))
 
 
 class SEBottleneck(Bottleneck):
@@ -45,17 +57,12 @@ class SEBottleneck(Bottleneck):
                 super().forward,
                 x,
                 use_reentrant=False,
-                context_fn=self._contexts,
+                context_fn=lambda: (nullcontext(), self._norms_at_rest()),
             )
         return super().forward(x)
 
-    def _contexts(
-        self,
-    ) -> tuple[AbstractContextManager, AbstractContextManager]:
-        return nullcontext(), self._running_statistics_kept()
-
     @contextmanager
-    def _running_statistics_kept(self) -> Iterator[None]:
+    def _norms_at_rest(self) -> Iterator[None]:
         norms = [m for m in self.modules() if isinstance(m, _BatchNorm)]
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
@@ -106,3 +113,26 @@ class SEResNeXt(ResNeXt):
     def make_res_layer(self, **kwargs: Any) -> ResLayer:
         """Pack the blocks of a stage."""
         return super().make_res_layer(se_ratio=self.se_ratio, **kwargs)
+
+
+def convert_timm_seresnext(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of timm's SE-ResNeXt under the names of :class:`SEResNeXt`.
+
+    The classifier is dropped; values are not touched.
+
+    Raises:
+        SettingError: If a name is not one of an SE-ResNeXt with a 7x7 stem.
+    """
+    converted = {}
+    for name, tensor in state.items():
+        if TIMM_CLASSIFIER.fullmatch(name):
+            continue
+        if not TIMM_BACKBONE.fullmatch(name):
+            raise SettingError(
+                f"'{name}' is not a tensor of timm's seresnext50_32x4d: "
+                'pass the state dict of that model.'
+            )
+        for timm_name, own_name in RENAMED:
+            name = name.replace(timm_name, own_name)
+        converted[name] = tensor
+    return converted

@@ -1,7 +1,8 @@
 """What the command-line tools share."""
 
-from mmseg_margin.compat import require_mmseg
+from mmseg_margin.compat import INSTALL_HINT, has_mmseg
 
 # Before any module of the stack is imported, so that a missing one is said in
 # a sentence.
-require_mmseg()
+if not has_mmseg():
+    raise SystemExit(f'error: {INSTALL_HINT}')

@@ -5,7 +5,7 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from mmengine.config import DictAction
@@ -13,7 +13,7 @@ from mmengine.config import DictAction
 from mmseg_margin.compat import switch_on
 from mmseg_margin.errors import MarginError
 
-from .screen import only_what_matters
+from .screen import quiet_screen
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'
@@ -56,7 +56,7 @@ def tool(main: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(main)
     def shown_main(argv: Sequence[str] | None = None) -> None:
         is_verbose = '--verbose' in (sys.argv if argv is None else argv)
-        with nullcontext() if is_verbose else only_what_matters():
+        with nullcontext() if is_verbose else quiet_screen():
             main(argv)
 
     return report_errors(shown_main)
@@ -96,7 +96,8 @@ def _sentence(error: BaseException) -> str | None:
         return str(error).rpartition(kind)[2].rstrip()
     # mmengine takes whatever interrupts its formatting of a config for a
     # mistake in the config, so the causes count as well.
-    for each in _chain(error):
+    each: BaseException | None = error
+    while each:
         if isinstance(each, KeyboardInterrupt):
             return (
                 'stopped by Ctrl-C. The same command goes on with what is '
@@ -113,10 +114,5 @@ def _sentence(error: BaseException) -> str | None:
                 f'{each}: make room and start again, with --resume if it was '
                 'a training. No earlier file was damaged or removed.'
             )
+        each = each.__cause__ or each.__context__
     return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -6,10 +6,16 @@ from pathlib import Path
 from mmengine.config import Config
 from mmseg.registry import METRICS
 
+from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import add_hook, registered_name
+from mmseg_margin.walks import add_hook, as_list, registered_name
 
-METRIC_CHOICES = ('tail', 'bound', 'gap', 'cityscapes')
+ADDED_METRICS = {
+    'bound': 'MarginBoundMetric',
+    'gap': 'MarginBoundMetric',
+    'cityscapes': 'CityscapesScoresMetric',
+}
+METRIC_CHOICES = ('tail', *ADDED_METRICS)
 
 
 def use_amp(cfg: Config) -> None:
@@ -23,8 +29,7 @@ def use_amp(cfg: Config) -> None:
             f'--amp works with OptimWrapper, not with {name}: set '
             "optim_wrapper.type='AmpOptimWrapper' in the config."
         )
-    wrapper.type = 'AmpOptimWrapper'
-    wrapper.loss_scale = 'dynamic'
+    wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
 
 
 def without_validation(cfg: Config) -> None:
@@ -45,6 +50,16 @@ def scale_learning_rate(cfg: Config) -> None:
     cfg.auto_scale_lr.enable = True
 
 
+def resume_training(cfg: Config) -> None:
+    """Go on in the work dir, or begin if there is nothing to go on from.
+
+    As upstream has it, a ``load_from`` of the config is resumed instead.
+    """
+    if not cfg.get('load_from'):
+        cfg.load_from = newest_whole_checkpoint(cfg.work_dir)
+        cfg.resume = cfg.load_from is not None
+
+
 def check_test(cfg: Config) -> None:
     """Stop early if there is nothing to test, or no checkpoint."""
     if cfg.get('test_dataloader') is None or cfg.get('test_evaluator') is None:
@@ -52,21 +67,11 @@ def check_test(cfg: Config) -> None:
             'The config has no test_dataloader or no test_evaluator: add '
             'them, for example test_dataloader = val_dataloader.'
         )
-    is_url = '://' in cfg.load_from
-    if not is_url and not Path(cfg.load_from).is_file():
+    if '://' not in cfg.load_from and not Path(cfg.load_from).is_file():
         raise MissingFileError(
             f'The checkpoint {cfg.load_from} does not exist: give the path '
             'to a .pth file, for example from the work dir of a training.'
         )
-
-
-def metric_configs(cfg: Config) -> list[dict]:
-    """The test evaluator as a list, which is also put into ``cfg``."""
-    evaluator = cfg.test_evaluator
-    cfg.test_evaluator = (
-        evaluator if isinstance(evaluator, list) else [evaluator]
-    )
-    return cfg.test_evaluator
 
 
 def add_metrics(cfg: Config, choices: list[str]) -> None:
@@ -74,29 +79,24 @@ def add_metrics(cfg: Config, choices: list[str]) -> None:
 
     Args:
         cfg: Changed in place.
-        choices: ``'tail'`` turns IoUMetric into TailIoUMetric, ``'bound'``
-            adds MarginBoundMetric, ``'gap'`` adds it and its figures on the
-            training set, ``'cityscapes'`` adds CityscapesScoresMetric.
+        choices: ``'tail'`` turns IoUMetric into TailIoUMetric, the others add
+            metrics, and ``'gap'`` their figures on the training set.
     """
-    metrics = metric_configs(cfg)
-    present = {registered_name(metric) for metric in metrics}
-    if 'tail' in choices:
-        for metric in metrics:
-            if registered_name(metric) == 'IoUMetric':
-                metric['type'] = 'TailIoUMetric'
-    wanted = []
-    if {'bound', 'gap'} & {*choices}:
-        wanted.append('MarginBoundMetric')
-    if 'cityscapes' in choices:
-        wanted.append('CityscapesScoresMetric')
-    metrics += [{'type': name} for name in wanted if name not in present]
+    metrics = as_list(cfg.test_evaluator)
+    for metric in metrics:
+        if 'tail' in choices and registered_name(metric) == 'IoUMetric':
+            metric['type'] = 'TailIoUMetric'
+    for choice, name in ADDED_METRICS.items():
+        if choice in choices and name not in map(registered_name, metrics):
+            metrics.append({'type': name})
+    cfg.test_evaluator = metrics
     if 'gap' in choices:
         add_hook(cfg, 'GeneralisationGapHook')
 
 
 def keep_predictions(cfg: Config, output_dir: str) -> None:
     """Let the first metric that can write predictions write them."""
-    for metric in metric_configs(cfg):
+    for metric in as_list(cfg.test_evaluator):
         kind = metric['type']
         built = METRICS.get(kind) if isinstance(kind, str) else kind
         parameters = inspect.signature(built.__init__).parameters
@@ -126,7 +126,6 @@ def show_predictions(
         )
     hook['draw'] = True
     if show:
-        hook['show'] = True
-        hook['wait_time'] = wait_time
+        hook.update(show=True, wait_time=wait_time)
     if show_dir:
         cfg.visualizer['save_dir'] = show_dir

@@ -1,5 +1,6 @@
 """From a config file to a runner, on a GPU or without one."""
 
+import inspect
 import os
 from argparse import Namespace
 from pathlib import Path
@@ -7,20 +8,20 @@ from typing import Any
 
 import torch
 from mmengine.config import Config, ConfigDict
+from mmengine.dist import is_main_process
 from mmengine.logging import print_log
 from mmengine.runner import Runner
-from mmseg.registry import RUNNERS
+from mmseg.registry import DATASETS, RUNNERS
 
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import nodes, registered_name
+from mmseg_margin.walks import leaf_datasets, nodes, registered_name
 
-from .progress import show_progress
+from .progress import ProgressHook
 from .ranks import init_distributed
 
+LAYOUTS = 'see docs/datasets.md for the layout'
 # The name in mmcv's registry and that of the class.
 SYNC_BN = ('SyncBN', 'SyncBatchNorm')
-AMP = 'AmpOptimWrapper'
-NO_CUDA = 'No CUDA device was found, so everything runs on the CPU'
 
 
 def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
@@ -58,31 +59,82 @@ def open_config(args: Namespace) -> Config:
     return cfg
 
 
+def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
+    """Raise if a folder or list of images is missing or empty.
+
+    What is in the files is the business of ``ClassStatsHook``; this needs no
+    model and no particular objective.
+
+    Args:
+        cfg: A config with ``{split}_dataloader``.
+        splits: For example ``('train', 'val')``.
+    """
+    for split in splits:
+        loader = cfg.get(f'{split}_dataloader') or {}
+        for dataset in leaf_datasets(loader.get('dataset')):
+            if not dataset.get('backend_args'):
+                _check_local(dataset, f'{split}_dataloader.dataset.data_root')
+
+
+def _check_local(dataset: ConfigDict, key: str) -> None:
+    root = dataset.get('data_root') or ''
+    if root and not os.path.isdir(root):
+        raise MissingFileError(
+            f'The data set folder {root} does not exist: put the data there '
+            f'({LAYOUTS}) or set --cfg-options {key}=FOLDER.'
+        )
+    prefixes = dataset.get('data_prefix') or {}
+    for prefix in prefixes.values():
+        folder = os.path.join(root, prefix or '')
+        exists = os.path.isdir(folder)
+        if not exists or not any(os.scandir(folder)):
+            raise MissingFileError(
+                f'The data set folder {folder} '
+                f'{"is empty" if exists else "does not exist"}: {LAYOUTS}.'
+            )
+    if dataset.get('ann_file'):
+        listing = os.path.join(root, dataset['ann_file'])
+        if not os.path.exists(listing):
+            raise MissingFileError(
+                f'The list of images {listing} does not exist: {LAYOUTS}.'
+            )
+    elif prefixes.get('img_path'):
+        _check_suffix(dataset, os.path.join(root, prefixes['img_path']))
+
+
+def _check_suffix(dataset: ConfigDict, folder: str) -> None:
+    """Whether there is an image that the data set would find."""
+    kind = dataset['type']
+    kind = DATASETS.get(kind) if isinstance(kind, str) else kind
+    parameters = inspect.signature(kind).parameters if kind else {}
+    default = getattr(parameters.get('img_suffix'), 'default', None)
+    suffix = dataset.get('img_suffix') or default
+    names = (name for _, _, files in os.walk(folder) for name in files)
+    if suffix and not any(name.endswith(suffix) for name in names):
+        raise MissingFileError(
+            f'No file in {folder} ends with {suffix}: set img_suffix of the '
+            f'data set to the ending of its images, or {LAYOUTS}.'
+        )
+
+
 def prepare_for_device(cfg: Config) -> None:
     """Let the ranks meet; without CUDA replace what needs it, and say so."""
     if torch.cuda.is_available():
         return  # the runner opens the process group
     init_distributed(cfg)
     changes = []
-    sync_bn = [
-        node
-        for node in nodes(cfg.model)
-        if 'type' in node and registered_name(node) in SYNC_BN
-    ]
-    for node in sync_bn:
-        node.type = 'BN'
-    if sync_bn:
-        changes.append('SyncBN became BN')
+    for node in nodes(cfg.model):
+        if 'type' in node and registered_name(node) in SYNC_BN:
+            node.type = 'BN'
+            changes = ['SyncBN became BN']
     optimizer = cfg.get('optim_wrapper') or ConfigDict()
-    if 'type' in optimizer and registered_name(optimizer) == AMP:
+    if registered_name({'type': '', **optimizer}) == 'AmpOptimWrapper':
         optimizer.type = 'OptimWrapper'
         optimizer.pop('loss_scale', None)
         optimizer.pop('dtype', None)
         changes.append('mixed precision is off')
     if cfg.get('launcher', 'none') != 'none':
-        cfg.setdefault('env_cfg', ConfigDict())
-        cfg.env_cfg.setdefault('dist_cfg', ConfigDict())
-        cfg.env_cfg.dist_cfg.backend = 'gloo'
+        cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
         cfg.model_wrapper_cfg = ConfigDict(
             type='MMDistributedDataParallel',
             device_ids=None,
@@ -91,13 +143,16 @@ def prepare_for_device(cfg: Config) -> None:
         )
         changes.append('the ranks talk through gloo')
     if changes and os.environ.get('RANK', '0') == '0':
-        print_log(f'{NO_CUDA}: {", ".join(changes)}.')
+        print_log(
+            'No CUDA device was found, so everything runs on the CPU: '
+            f'{", ".join(changes)}.'
+        )
 
 
 def build_runner(cfg: Config, is_verbose: bool = True) -> Runner:
     """The runner of a config, the config's own type if it names one."""
     make = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     runner = make(cfg)
-    if not is_verbose:
-        show_progress(runner)
+    if not is_verbose and is_main_process():
+        runner.register_hook(ProgressHook())
     return runner

@@ -1,21 +1,85 @@
 """Pictures people can compare: images, predictions, ground truth."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from mmseg.apis import inference_model, init_model
+from mmseg.registry import DATASETS, TRANSFORMS
 from numpy.typing import NDArray
+from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.errors import MissingFileError
 from mmseg_margin.terminal import drawable
 
 Image = NDArray[np.uint8]
+Palette = Sequence[Sequence[int]]
 PIXELS_PER_COLUMN = 312
+LEGEND_COLUMNS = 6
+IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 
 
-def paint(labels: Image, palette: Sequence[Sequence[int]]) -> Image:
+def load_model(cfg: Config, checkpoint: str) -> nn.Module:
+    """The model of a config, ready to predict."""
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    return init_model(cfg, checkpoint, device)
+
+
+def images_of_test_split(
+    cfg: Config, count: int
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Image and labels, evenly spread over the split, and its metainfo."""
+    dataset = DATASETS.build(cfg.test_dataloader.dataset)
+    load_labels = TRANSFORMS.build(dict(type='LoadAnnotations'))
+    chosen = np.linspace(0, len(dataset) - 1, min(count, len(dataset)))
+    samples = [
+        load_labels(dataset.get_data_info(index))
+        for index in chosen.round().astype(int).tolist()
+    ]
+    return samples, dataset.metainfo
+
+
+def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Files, and all images in folders."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = sorted(path.glob('*'))
+        images = [f for f in inside if f.suffix.lower() in IMAGE_SUFFIXES]
+        if path.is_file():
+            images = [path]
+        if not images:
+            raise MissingFileError(
+                f'There is no image {path}, and no folder of that name with '
+                f'images ({", ".join(IMAGE_SUFFIXES)}).'
+            )
+        found += images
+    return [{'img_path': str(path)} for path in found]
+
+
+def predict_rows(
+    model: nn.Module, samples: Sequence[dict[str, Any]], palette: Palette
+) -> Iterator[tuple[Image, ...]]:
+    """RGB images (H, W, 3): image, prediction, and labels if there are."""
+    load_image = TRANSFORMS.build(dict(type='LoadImageFromFile'))
+    for sample in samples:
+        image = load_image(dict(sample))['img']
+        result = inference_model(model, sample['img_path'])
+        labels = result.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
+        row = [np.ascontiguousarray(image[..., ::-1]), paint(labels, palette)]
+        if 'gt_seg_map' in sample:
+            row.append(paint(sample['gt_seg_map'], palette))
+        yield tuple(row)
+
+
+def paint(labels: Image, palette: Palette) -> Image:
     """Colour a label image (H, W); what is no class becomes white."""
     colours = np.full((256, 3), 255, dtype=np.uint8)
     colours[: len(palette)] = palette
@@ -26,21 +90,16 @@ def draw_mosaic(
     rows: Sequence[Sequence[Image]],
     titles: Sequence[str],
     classes: Sequence[str],
-    palette: Sequence[Sequence[int]],
+    palette: Palette,
     path: str,
     column_inches: float = 2.4,
 ) -> None:
     """Write a PNG with one row of RGB images for each sample."""
     height, width = rows[0][0].shape[:2]
-    legend_columns = max(1, min(len(classes), 6))
-    legend_rows = -(-len(classes) // legend_columns)
+    pictures = column_inches * len(rows) * height / width
+    legend = 0.2 * -(-len(classes) // LEGEND_COLUMNS)
     figure = Figure(
-        figsize=(
-            column_inches * len(titles),
-            column_inches * len(rows) * height / width
-            + 0.5
-            + 0.2 * legend_rows,
-        ),
+        figsize=(column_inches * len(titles), pictures + 0.5 + legend),
         layout='constrained',
     )
     axes = figure.subplots(len(rows), len(titles), squeeze=False)
@@ -52,7 +111,7 @@ def draw_mosaic(
         axis.set_title(title, fontsize=10)
     handles = [
         Patch(
-            facecolor=(colour[0] / 255, colour[1] / 255, colour[2] / 255),
+            facecolor=f'#{bytes(colour).hex()}',
             edgecolor='grey',
             label=drawable(name),
         )
@@ -61,7 +120,7 @@ def draw_mosaic(
     figure.legend(
         handles=handles,
         loc='outside lower center',
-        ncols=legend_columns,
+        ncols=max(1, min(len(classes), LEGEND_COLUMNS)),
         fontsize=8,
     )
     with atomic_write(path) as draft:

@@ -7,7 +7,6 @@ from datetime import timedelta
 from numbers import Real
 from typing import Any
 
-from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
@@ -19,12 +18,6 @@ from .screen import SCREEN
 PARTS = 5  # lines of a run that nobody watches in a terminal
 LONGEST_SILENCE = 600.0
 REWRITE = '\r\x1b[K'
-
-
-def show_progress(runner: Runner) -> None:
-    """Let a runner show a few lines instead of its log."""
-    if is_main_process():
-        runner.register_hook(ProgressHook())
 
 
 class Progress:
@@ -60,17 +53,18 @@ class Progress:
 
 
 class ProgressHook(Hook):
-    """Shows the beginning, the way and the end of a training or test."""
+    """Shows the beginning, the way and the end of a training or test.
+
+    Of the tables of a training only that of the last validation is shown.
+    """
 
     priority = 'HIGHEST'
 
     def before_train(self, runner: Runner) -> None:
-        """What is trained, on what, and where to read more."""
-        loader = runner.train_dataloader
         print(
-            f'Training {_describe(runner)}\non {len(loader.dataset)} images '
-            f'of {type(loader.dataset).__name__}, {runner.max_iters} '
-            f'iterations; log and checkpoints are in {runner.work_dir}',
+            f'Training {_describe(runner, runner.train_dataloader)}, '
+            f'{runner.max_iters} iterations; log and checkpoints are in '
+            f'{runner.work_dir}',
             flush=True,
         )
         self.progress = Progress('iteration', runner.max_iters, runner.iter)
@@ -78,27 +72,23 @@ class ProgressHook(Hook):
     def after_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
-        """How far it is."""
         loss = outputs['loss']
         self.progress.step(
             runner.iter + 1, lambda: f', loss {float(loss.detach()):.4g}'
         )
 
     def before_val(self, runner: Runner) -> None:
-        """Only the last validation of a training has its table shown."""
         SCREEN.tables = runner.iter >= runner.max_iters
 
     def after_val_epoch(self, runner: Runner, metrics: Any = None) -> None:
-        """The figures of a validation in one line."""
         print(f'validation at {runner.iter}: {_figures(metrics)}', flush=True)
 
     def before_test(self, runner: Runner) -> None:
-        """What is tested."""
         SCREEN.tables = True
         loader = runner.test_dataloader
         print(
-            f'Testing {_describe(runner)}\non {len(loader.dataset)} images of '
-            f'{type(loader.dataset).__name__}; the log is in {runner.log_dir}',
+            f'Testing {_describe(runner, loader)}; the log is in '
+            f'{runner.log_dir}',
             flush=True,
         )
         self.progress = Progress('batch', len(loader), parts=1)
@@ -110,31 +100,33 @@ class ProgressHook(Hook):
         data_batch: Any = None,
         outputs: Any = None,
     ) -> None:
-        """How far it is."""
         self.progress.step(batch_idx + 1)
 
     def after_test_epoch(self, runner: Runner, metrics: Any = None) -> None:
-        """The figures of a test in one line."""
         print(f'result: {_figures(metrics)}', flush=True)
 
 
-def _describe(runner: Runner) -> str:
-    """For example ``ResNetV1c + FCNHead, MarginCalibrationLoss``."""
+def _describe(runner: Runner, loader: Any) -> str:
+    """For example ``ResNetV1c + FCNHead (...) with DiceLoss on 9 images``."""
     model = runner.model
     if is_model_wrapper(model):
         model = model.module
     heads = heads_of_model(model).values()
-    losses = [loss for h in heads for loss in as_list(h.loss_decode)]
-    parts = (getattr(model, 'backbone', model), *heads)
-    names = dict.fromkeys(type(part).__name__ for part in parts)
-    objective = dict.fromkeys(type(loss).__name__ for loss in losses)
+    losses = [loss for head in heads for loss in as_list(head.loss_decode)]
     parameters = list(model.parameters())
     size = sum(parameter.numel() for parameter in parameters) / 1e6
+    images = loader.dataset
     return (
-        f'{" + ".join(names)} ({size:.2f} million parameters, on the '
+        f'{_kinds(getattr(model, "backbone", model), *heads)} '
+        f'({size:.2f} million parameters, on the '
         f'{parameters[0].device.type.upper()}) with '
-        f'{" + ".join(objective) or "its own loss"}'
+        f'{_kinds(*losses) or "its own loss"}\n'
+        f'on {len(images)} images of {type(images).__name__}'
     )
+
+
+def _kinds(*objects: object) -> str:
+    return ' + '.join(dict.fromkeys(type(each).__name__ for each in objects))
 
 
 def _figures(metrics: dict[str, Any] | None) -> str:

@@ -122,14 +122,12 @@ def _set_rank_variables(launcher: str) -> None:
         os.environ[name] = os.environ[source]
     os.environ.setdefault('MASTER_PORT', DEFAULT_PORT)
     if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:
-        os.environ['MASTER_ADDR'] = _first_slurm_host()
+        command = ['scontrol', 'show', 'hostnames']
+        command.append(os.environ['SLURM_NODELIST'])
+        hosts = subprocess.check_output(command, text=True)
+        os.environ['MASTER_ADDR'] = hosts.split()[0]
     if 'MASTER_ADDR' not in os.environ:
         raise SettingError(
             f'--launcher {launcher} found no MASTER_ADDR in the environment: '
             'set it to the host of rank 0.'
         )
-
-
-def _first_slurm_host() -> str:
-    command = ['scontrol', 'show', 'hostnames', os.environ['SLURM_NODELIST']]
-    return subprocess.check_output(command, text=True).split()[0]

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any
 
 from mmengine.logging import MMLogger
 
@@ -27,14 +27,13 @@ OF_NO_CONCERN = (
 )
 
 
-class Screen:
-    """Decides which log records are shown."""
+class ScreenFilter:
+    """Decides which log records are shown: warnings, ours, and tables."""
 
     tables = True
     """Whether the per-class tables of metrics are."""
 
     def __call__(self, record: logging.LogRecord) -> bool:
-        """Whether it is a warning, of ours, or a table."""
         if record.levelno >= logging.WARNING:
             is_known = record.getMessage().startswith(OF_NO_CONCERN)
             return not (is_known or getattr(record, 'only_in_file', False))
@@ -43,42 +42,33 @@ class Screen:
         return origin.startswith(OURS) or (self.tables and is_table)
 
 
-SCREEN = Screen()
+SCREEN = ScreenFilter()
 
 
-class Plain(logging.Formatter):
-    """The message alone."""
+class MessageAlone(logging.Formatter):
+    """Without the line that upstream leaves free before a table."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Without the line that upstream leaves free before a table."""
         return record.getMessage().lstrip('\n')
 
 
 @contextmanager
-def only_what_matters() -> Iterator[None]:
+def quiet_screen() -> Iterator[None]:
     """Show what a person needs, as long as this lasts."""
     show_warning = warnings.showwarning
 
     def log_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
+        message: Any, category: Any, filename: str, *place: Any, **more: Any
     ) -> None:
         if 'site-packages' not in filename:
-            show_warning(message, category, filename, lineno, file, line)
+            show_warning(message, category, filename, *place, **more)
             return
         logger = MMLogger.get_current_instance()
         logger.warning(str(message), extra={'only_in_file': True})
 
-    with log_on_screen(SCREEN, Plain()):
+    with log_on_screen(SCREEN, MessageAlone()), warnings.catch_warnings():
         warnings.showwarning = log_warning
-        try:
-            yield
-        finally:
-            warnings.showwarning = show_warning
+        yield
 
 
 def _origin() -> str:

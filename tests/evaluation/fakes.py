@@ -14,7 +14,7 @@ from mmseg.utils import register_all_modules
 from PIL import Image
 
 import mmseg_margin  # noqa: F401  (lets configs inherit from mmseg::)
-from tests.layouts import label_array, write_image, write_label
+from tests.layouts import make_cityscapes, write_image
 
 # Written down from cityscapesscripts' table of labels, by train id.
 LABEL_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
@@ -72,31 +72,24 @@ def make_benchmark(
     root: Path, test_sizes: Sequence[tuple[int, int]] = TEST_SIZES
 ) -> Path:
     """Labelled train and val with ids and instances, unlabelled test."""
-    for split, seeds in (('train', range(3)), ('val', range(3, 6))):
-        for i in seeds:
-            frame = f'{split}/ulm/ulm_{i:06d}_000019'
-            write_image(
-                root / f'leftImg8bit/{frame}_leftImg8bit.png', (64, 32), i
-            )
-            labels = label_array((64, 32), [*range(19), VOID], i)
-            ids = np.append(LABEL_IDS, VOID_ID)[np.minimum(labels, 19)]
-            prefix = root / f'gtFine/{frame}_gtFine'
-            write_label(Path(f'{prefix}_labelTrainIds.png'), labels)
-            write_label(Path(f'{prefix}_labelIds.png'), ids.astype(np.uint8))
-            instances = instance_ids(ids)
-            Image.fromarray(instances).save(f'{prefix}_instanceIds.png')
+    make_cityscapes(root, n=3)
+    for path in root.glob('gtFine/*/*/*_labelTrainIds.png'):
+        labels = np.minimum(np.array(Image.open(path)), 19)
+        ids = np.append(LABEL_IDS, VOID_ID)[labels]
+        # Two instances of each class that has any: left and right half.
+        instances = ids * 1000
+        instances[:, ids.shape[1] // 2 :] += 1
+        instances = np.where(np.isin(ids, WITH_INSTANCES), instances, ids)
+        for kind, values, dtype in (
+            ('labelIds', ids, np.uint8),
+            ('instanceIds', instances, np.uint16),
+        ):
+            name = path.name.replace('labelTrainIds', kind)
+            Image.fromarray(values.astype(dtype)).save(path.with_name(name))
     for i, size in enumerate(test_sizes):
         name = f'bonn_{i:06d}_000019_leftImg8bit.png'
         write_image(root / 'leftImg8bit/test/bonn' / name, size, 100 + i)
     return root
-
-
-def instance_ids(ids: np.ndarray) -> np.ndarray:
-    """Two instances of each class that has any: left and right half."""
-    numbered = ids * 1000
-    numbered[:, ids.shape[1] // 2 :] += 1
-    countable = np.isin(ids, WITH_INSTANCES)
-    return np.where(countable, numbered, ids).astype(np.uint16)
 
 
 @functools.cache
@@ -149,15 +142,12 @@ def predict(
     load, resize, _, pack = model.cfg.test_pipeline
     pipelines = [[load, resize, pack]]
     if views:
+        resize = dict(type='Resize', keep_ratio=True)
+        flip = dict(type='RandomFlip')
         pipelines = [
-            [
-                load,
-                {'type': 'Resize', 'scale_factor': ratio, 'keep_ratio': True},
-                {'type': 'RandomFlip', 'prob': flip},
-                pack,
-            ]
-            for ratio in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
-            for flip in (0.0, 1.0)
+            [load, dict(resize, scale_factor=r), dict(flip, prob=p), pack]
+            for r in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
+            for p in (0.0, 1.0)
         ]
     predictions = []
     for image in images:

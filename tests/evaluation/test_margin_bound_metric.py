@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 from mmengine import dist
 from mmseg.evaluation import IoUMetric
 
 from mmseg_margin.evaluation import MarginBoundMetric
 from mmseg_margin.evaluation.margin_sums import bound_scores, margin_sums
 from mmseg_margin.functional import margin_offsets
+from mmseg_margin.stats import ClassStats
+from tests.processes import run_ranks
 
 CLASSES = ('road', 'car', 'rider')
 COUNTS = [9000, 800, 200]
@@ -35,50 +36,38 @@ def make_metric(**kwargs) -> MarginBoundMetric:
     return metric
 
 
-def expected_scores(seeds, tau: float = 10.0) -> dict[str, float]:
+def expected_scores(seeds, tau: float) -> dict[str, float]:
     """All pixels of all images at once."""
     samples = [make_sample(seed) for seed in seeds]
-    scores = torch.cat(
-        [s['seg_logits']['data'].flatten(1) for s in samples], 1
+    scores = [sample['seg_logits']['data'].flatten(1) for sample in samples]
+    labels = [sample['gt_sem_seg']['data'].flatten() for sample in samples]
+    kept = torch.cat(labels) != 255
+    table = bound_scores(
+        margin_sums(
+            torch.cat(scores, 1)[:, kept].double(),
+            torch.cat(labels)[kept],
+            *map(torch.tensor, margin_offsets(COUNTS, tau)),
+        )
     )
-    labels = torch.cat([s['gt_sem_seg']['data'].flatten() for s in samples])
-    kept = labels != 255
-    rho_0k, rho_k0 = map(torch.tensor, margin_offsets(COUNTS, tau))
-    sums = margin_sums(scores[:, kept].double(), labels[kept], rho_0k, rho_k0)
-    table = bound_scores(sums)
-    return {
-        'margin/mIoU': 100 * table['iou'].mean(),
-        'margin/mIoU_bound': 100 * table['bound'].mean(),
-        'margin/inside': 100 * table['inside'].mean(),
-    }
+    names = {'mIoU': 'iou', 'mIoU_bound': 'bound', 'inside': 'inside'}
+    return {f'margin/{k}': 100 * table[v].mean() for k, v in names.items()}
 
 
 def test_images_one_by_one_give_the_scores_of_all_pixels():
-    metric = make_metric(tau=50.0)
-    for seed in range(4):
-        metric.process({}, [make_sample(seed)])
-    found = metric.evaluate(4)
-    assert found == pytest.approx(expected_scores(range(4), 50.0), rel=1e-6)
+    """Also a second time, and the IoU is upstream's."""
+    metric, upstream = make_metric(tau=50.0), IoUMetric()
+    upstream.dataset_meta = {'classes': CLASSES}
+    for _ in range(2):
+        for seed in range(4):
+            metric.process({}, [make_sample(seed)])
+        found = metric.evaluate(4)
+        expected = expected_scores(range(4), 50.0)
+        assert found == pytest.approx(expected, rel=1e-6)
     assert found['margin/mIoU_bound'] < found['margin/mIoU']
     assert 0 < found['margin/inside'] < 100
-
-
-def test_its_iou_is_upstreams():
-    ours, upstream = make_metric(), IoUMetric()
-    upstream.dataset_meta = {'classes': CLASSES}
-    for metric in (ours, upstream):
-        metric.process({}, [make_sample(seed) for seed in range(3)])
-    found = ours.evaluate(3)['margin/mIoU']
-    assert found == pytest.approx(upstream.evaluate(3)['mIoU'], abs=0.006)
-
-
-def test_a_second_evaluation_starts_from_nothing():
-    metric = make_metric()
-    results = []
-    for _ in range(2):
-        metric.process({}, [make_sample(0)])
-        results.append(metric.evaluate(1))
-    assert results[0] == results[1]
+    upstream.process({}, [make_sample(seed) for seed in range(4)])
+    mean = pytest.approx(upstream.evaluate(4)['mIoU'], abs=0.006)
+    assert found['margin/mIoU'] == mean
 
 
 def test_memory_does_not_grow_with_the_number_of_images():
@@ -98,8 +87,6 @@ def test_eps_is_given_only_where_it_is_defined():
 
 
 def test_counts_from_a_class_stats_file(tmp_path):
-    from mmseg_margin.stats import ClassStats
-
     path = tmp_path / 'stats.json'
     ClassStats(list(CLASSES), COUNTS, [3, 2, 1], COUNTS).to_json(path)
     metric = make_metric(class_counts=str(path))
@@ -122,29 +109,17 @@ def test_what_it_cannot_measure_it_explains(kwargs, change, message):
         metric.process({}, [{**make_sample(0), **change}])
 
 
-def evaluate_on_rank(
-    rank: int, world_size: int, store: str, size: int
-) -> None:
-    torch.distributed.init_process_group(
-        'gloo', init_method=f'file://{store}', rank=rank, world_size=world_size
-    )
-    metric = make_metric(tau=50.0, collect_dir=f'{store}_parts')
+def evaluate_on_rank(size: int) -> dict[str, float]:
+    rank, world_size = dist.get_dist_info()
+    metric = make_metric(tau=50.0)
     # As DefaultSampler: repeated from the start to fill the last round.
-    rounds = -(-size // world_size)
-    for i in range(rounds):
+    for i in range(-(-size // world_size)):
         metric.process({}, [make_sample((i * world_size + rank) % size)])
-    found = metric.evaluate(size)
-    assert found == pytest.approx(expected_scores(range(size), 50.0), rel=1e-6)
-    dist.barrier()
-    torch.distributed.destroy_process_group()
+    return metric.evaluate(size)
 
 
 @pytest.mark.parametrize('size', [4, 5])
 def test_ranks_together_count_every_image_once(tmp_path, size):
-    # Forked, because importing mmseg anew takes seconds for each rank.
-    mp.start_processes(
-        evaluate_on_rank,
-        (3, str(tmp_path / 'store'), size),
-        nprocs=3,
-        start_method='fork',
-    )
+    expected = pytest.approx(expected_scores(range(size), 50.0), rel=1e-6)
+    found = run_ranks(3, evaluate_on_rank, tmp_path / 'ranks', size)
+    assert found == [expected] * 3

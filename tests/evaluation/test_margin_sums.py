@@ -104,17 +104,6 @@ def test_a_zero_offset_is_the_zero_one_loss():
     assert sums[Row.INSIDE].tolist() == [0, 0]
 
 
-def test_sums_of_two_images_are_those_of_both():
-    first, second = random_image(0), random_image(1)
-    offsets = first[2:]
-    both = [
-        np.concatenate(pair, -1)
-        for pair in zip(first[:2], second[:2], strict=True)
-    ]
-    separately = sums_of(*first) + sums_of(*second[:2], *offsets)
-    np.testing.assert_allclose(separately, sums_of(*both, *offsets))
-
-
 def test_a_class_without_any_pixel_has_neither_iou_nor_bound():
     scores = torch.tensor([[1.0], [0.0], [0.9]])
     offsets = torch.full((2, 3), 0.5)

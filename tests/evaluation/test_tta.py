@@ -12,7 +12,11 @@ from mmseg.models import SegTTAModel
 from mmseg.registry import DATASETS, MODELS
 
 from mmseg_margin.evaluation import tta_pipeline, use_tta
-from mmseg_margin.evaluation.tta import RATIOS
+from mmseg_margin.evaluation.tta import (
+    RATIOS,
+    loads_annotations,
+    without_annotations,
+)
 from tests.evaluation.fakes import write_checkpoint
 
 UPSTREAM_WITHOUT_TTA = ('pascal_context', 'synapse', 'cityscapes_769x769')
@@ -24,9 +28,8 @@ def cfg(config) -> Config:
     return Config.fromfile(config)
 
 
-def build_batch(cfg: Config, index: int = 0) -> dict:
-    dataset = DATASETS.build(cfg.test_dataloader.dataset)
-    return pseudo_collate([dataset[index]])
+def build_batch(cfg: Config) -> dict:
+    return pseudo_collate([DATASETS.build(cfg.test_dataloader.dataset)[0]])
 
 
 def build_model(cfg: Config, checkpoint):
@@ -36,8 +39,34 @@ def build_model(cfg: Config, checkpoint):
     return model.eval()
 
 
+def predict(cfg: Config, checkpoint):
+    with torch.no_grad():
+        (sample,) = build_model(cfg, checkpoint).test_step(build_batch(cfg))
+    return sample
+
+
 def kinds(pipeline: list) -> list:
     return [step['type'] for step in pipeline]
+
+
+def test_what_loads_annotations():
+    kinds = {
+        'LoadAnnotations': True,
+        'LoadBiomedicalAnnotation': True,
+        'LoadImageFromFile': False,
+        'PackSegInputs': False,
+    }
+    for kind, expected in kinds.items():
+        assert loads_annotations({'type': kind}) == expected
+
+
+def test_annotations_leave_plain_and_nested_pipelines(cfg):
+    plain = without_annotations(cfg.test_dataloader.dataset.pipeline)
+    nested = without_annotations(cfg.tta_pipeline)
+    assert 'LoadAnnotations' not in str(plain) + str(nested)
+    assert len(plain) == 3
+    assert len(nested[1]['transforms']) == 3
+    assert 'LoadAnnotations' in str(cfg.tta_pipeline)
 
 
 @pytest.mark.parametrize('mode', ['flip', 'ms-flip'])
@@ -56,45 +85,35 @@ def test_data_sets_whose_base_has_no_views(base, mode):
     assert kinds(pack) == ['PackSegInputs']
 
 
+LOAD, LABELS = {'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'}
+RESIZE = {'type': 'Resize', 'scale': (2048, 512), 'keep_ratio': True}
+PACK = {'type': 'PackSegInputs'}
+
+
 def test_views_are_multiples_of_the_test_size():
-    plain = [
-        {'type': 'LoadImageFromFile'},
-        {'type': 'Resize', 'scale': (2048, 512), 'keep_ratio': True},
-        {'type': 'PackSegInputs'},
-    ]
+    plain = [LOAD, RESIZE, PACK]
     before = copy.deepcopy(plain)
     resizes = tta_pipeline(plain, 'ms-flip')[1]['transforms'][0]
     assert resizes[0]['scale'] == (1024, 256)
-    assert resizes[2] == plain[1]
+    assert resizes[2] == RESIZE
     assert plain == before
 
 
 def test_a_pipeline_without_resizing_gets_it():
-    plain = [{'type': 'LoadImageFromFile'}, {'type': 'PackSegInputs'}]
-    resizes = tta_pipeline(plain, 'ms-flip')[1]['transforms'][0]
+    resizes = tta_pipeline([LOAD, PACK], 'ms-flip')[1]['transforms'][0]
     assert [step['scale_factor'] for step in resizes] == list(RATIOS)
-    assert len(tta_pipeline(plain, 'flip')[1]['transforms']) == 2
+    assert len(tta_pipeline([LOAD, PACK], 'flip')[1]['transforms']) == 2
 
 
 def test_labels_loaded_early_are_loaded_after_the_flips():
-    plain = [
-        {'type': 'LoadImageFromFile'},
-        {'type': 'LoadAnnotations', 'reduce_zero_label': True},
-        {'type': 'Resize', 'scale': (8, 8)},
-        {'type': 'PackSegInputs'},
-    ]
-    groups = tta_pipeline(plain, 'flip')[1]['transforms']
-    assert [kinds(group)[0] for group in groups] == [
-        'Resize',
-        'RandomFlip',
-        'LoadAnnotations',
-        'PackSegInputs',
-    ]
+    views = tta_pipeline([LOAD, LABELS, RESIZE, PACK], 'flip')[1]
+    order = [kinds(group)[0] for group in views['transforms']]
+    assert order == ['Resize', 'RandomFlip', *kinds([LABELS, PACK])]
 
 
 def test_unknown_mode():
     with pytest.raises(ValueError, match="tta='rotate' is not one of"):
-        tta_pipeline([{'type': 'A'}, {'type': 'B'}], 'rotate')
+        tta_pipeline([LOAD, PACK], 'rotate')
 
 
 @pytest.mark.parametrize('mode', ['flip', 'ms-flip'])
@@ -116,15 +135,11 @@ def test_predicts_as_upstream_does(cfg, checkpoint, mode):
 
 
 def test_one_view_keeps_the_margins_of_the_logits(cfg, checkpoint):
-    plain_cfg = copy.deepcopy(cfg)
+    plain = predict(cfg, checkpoint)
     use_tta(cfg, 'flip')
     views = cfg.test_dataloader.dataset.pipeline[1]['transforms']
     views[1] = views[1][:1]
-    with torch.no_grad():
-        (plain,) = build_model(plain_cfg, checkpoint).test_step(
-            build_batch(plain_cfg)
-        )
-        (merged,) = build_model(cfg, checkpoint).test_step(build_batch(cfg))
+    merged = predict(cfg, checkpoint)
     expected = plain.seg_logits.data - plain.seg_logits.data.amax(0)
     found = merged.seg_logits.data - merged.seg_logits.data.amax(0)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
@@ -136,13 +151,9 @@ def test_a_sigmoid_head_keeps_its_threshold(cfg, tmp_path):
     cfg.model.decode_head.loss_decode.use_sigmoid = True
     cfg.dump(tmp_path / 'binary.py')
     checkpoint = write_checkpoint(tmp_path / 'binary.py', tmp_path / 'b.pth')
-    plain_cfg = copy.deepcopy(cfg)
+    plain = predict(cfg, checkpoint)
     use_tta(cfg, 'flip')
-    with torch.no_grad():
-        (plain,) = build_model(plain_cfg, checkpoint).test_step(
-            build_batch(plain_cfg)
-        )
-        (merged,) = build_model(cfg, checkpoint).test_step(build_batch(cfg))
+    merged = predict(cfg, checkpoint)
     agreement = (plain.pred_sem_seg.data == merged.pred_sem_seg.data).float()
     assert agreement.mean() > 0.5
     assert len(np.unique(merged.pred_sem_seg.data)) == 2

@@ -40,13 +40,10 @@ def test_scores_have_the_size_of_the_image(size):
         assert build()(torch.rand(2, 3, *size)).shape == (2, 5, *size)
 
 
-def test_parameter_count_of_the_authors_network():
+def test_design_and_size_of_the_authors_network():
     network = build()
     assert sum(p.numel() for p in network.parameters()) == 2_634_869
-
-
-def test_design_of_the_paper():
-    backbone = build()[0]
+    backbone = network[0]
     branches = backbone.aspp.branches
     assert [conv.dilation[0] for conv in branches] == [1, 2, 4, 6]
     dropouts = [m.p for m in backbone.down.modules() if type(m) is nn.Dropout]

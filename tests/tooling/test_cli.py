@@ -1,22 +1,16 @@
 """What users see when something from outside ends a run."""
 
-import os
-import runpy
-import subprocess
-import sys
 import traceback
-from pathlib import Path
 
 import pytest
 from mmseg.registry import TRANSFORMS
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.tooling.cli import report_errors
+from tests.commands import TOOLS, call, load_tool, run_python
 from tests.small_training import PLAIN, training_config
 from tests.stats.builders import write_set
 
-TOOL = Path(__file__).resolve().parents[2] / 'tools' / 'train.py'
-TRAIN = runpy.run_path(str(TOOL))
 KILLED_LOADER = """
 import os, signal
 from mmseg.registry import TRANSFORMS
@@ -33,31 +27,6 @@ class Killed:
 """
 
 
-def test_a_killed_loader_gets_one_sentence(tmp_path, record_property):
-    (tmp_path / 'killed_loader.py').write_text(KILLED_LOADER)
-    root = write_set(tmp_path / 'data')
-    pipeline = (*PLAIN[:2], {'type': 'Killed'}, PLAIN[2])
-    config = training_config(root, tmp_path / 'w', 40, pipeline)
-    config.custom_imports.imports.append('killed_loader')
-    config.train_dataloader.num_workers = 2
-    config.dump(str(tmp_path / 'config.py'))
-    done = subprocess.run(
-        [sys.executable, TOOL, 'config.py', '--no-validate'],
-        cwd=tmp_path,
-        env=os.environ
-        | {'PYTHONPATH': f'.:{TOOL.parents[1]}', 'OMP_NUM_THREADS': '1'},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr[-3000:]
-    assert 'error: DataLoader worker (pid' in done.stderr, done.stderr[-3000:]
-    assert 'lower num_workers' in done.stderr
-    assert 'Traceback' not in done.stderr
-    record_property('kills of a data loader', 1)
-
-
 DEPTH = """
 from mmseg.registry import TRANSFORMS
 
@@ -68,32 +37,49 @@ class AddDepth:
 """
 
 
-def write_config(tmp_path, images=3, module='', **loader):
+def write_config(tmp_path, images=3, transform='', module='', **loader):
     """A training of a few iterations, with a transform of the user's own."""
     root = write_set(tmp_path / 'data', images)
-    pipeline = list(PLAIN)
-    config = training_config(root, tmp_path / 'w', 2, PLAIN)
+    config = training_config(root, tmp_path / 'w', 40, PLAIN)
     if module:
-        pipeline.insert(2, {'type': 'AddDepth'})
+        dataset = config.train_dataloader.dataset
+        dataset.pipeline.insert(2, {'type': transform})
         config.custom_imports.imports.append(module)
-    config.train_dataloader.dataset.pipeline = pipeline
     config.train_dataloader.update(loader)
     config.custom_hooks = []
     config.model.decode_head.loss_decode = {'type': 'CrossEntropyLoss'}
     config.dump(str(tmp_path / 'config.py'))
-    return [str(tmp_path / 'config.py'), '--no-validate']
+    return [tmp_path / 'config.py', '--no-validate']
+
+
+def test_a_killed_loader_gets_one_sentence(tmp_path, record_property):
+    (tmp_path / 'killed_loader.py').write_text(KILLED_LOADER)
+    arguments = write_config(
+        tmp_path, 3, 'Killed', 'killed_loader', num_workers=2
+    )
+    path = f'.:{TOOLS.parent}'
+    code, said = run_python(
+        tmp_path, TOOLS / 'train.py', *arguments, PYTHONPATH=path
+    )
+    assert code == 1, said[-3000:]
+    assert 'error: DataLoader worker (pid' in said, said[-3000:]
+    assert 'lower num_workers' in said
+    assert 'Traceback' not in said
+    record_property('kills of a data loader', 1)
 
 
 @pytest.mark.parametrize('num_workers', [0, 1])
 def test_errors_of_users_show_their_line(tmp_path, monkeypatch, num_workers):
-    (tmp_path / f'depth{num_workers}.py').write_text(DEPTH)
-    monkeypatch.syspath_prepend(str(tmp_path))
     module = f'depth{num_workers}'
-    arguments = write_config(tmp_path, module=module, num_workers=num_workers)
+    (tmp_path / f'{module}.py').write_text(DEPTH)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arguments = write_config(
+        tmp_path, 3, 'AddDepth', module, num_workers=num_workers
+    )
     if num_workers:  # registered by the first
         monkeypatch.delitem(TRANSFORMS.module_dict, 'AddDepth', False)
     with pytest.raises(KeyError, match='depth') as caught:
-        TRAIN['main'](arguments)
+        load_tool('train')['main']([*map(str, arguments)])
     shown = ''.join(traceback.format_exception(caught.value))
     assert f'{module}.py' in shown
     assert 'line 7' in shown
@@ -104,37 +90,39 @@ def test_an_emptied_image_is_named(tmp_path, capsys, num_workers):
     arguments = write_config(tmp_path, 1, num_workers=num_workers)
     (image,) = (tmp_path / 'data' / 'img').glob('*.png')
     image.write_bytes(b'')
-    with pytest.raises(SystemExit):
-        TRAIN['main'](arguments)
-    said = capsys.readouterr().err
+    code, said = call(capsys, 'train', *arguments)
+    assert code == 1
     assert f'error: The image {image} is empty or damaged: copy' in said
     assert 'Traceback' not in said
 
 
 def test_weights_that_cannot_be_had(tmp_path, capsys):
-    arguments = write_config(tmp_path)
     url = 'https://localhost:9/resnet50.pth'
-    with pytest.raises(SystemExit):
-        TRAIN['main']([*arguments, '--cfg-options', f'load_from={url}'])
-    said = capsys.readouterr().err
+    options = ['--cfg-options', f'load_from={url}']
+    code, said = call(capsys, 'train', *write_config(tmp_path), *options)
+    assert code == 1
     assert f'The weights {url} cannot be had' in said
     assert 'model.pretrained=None' in said
 
 
 @pytest.mark.parametrize(
-    ('text', 'options', 'said'),
+    ('text', 'options', 'expected'),
     [
+        (None, [], 'config.py does not exist'),
         ('a = = 1', [], 'cannot be read: '),
         ("_base_ = 'nowhere.py'", [], 'nowhere.py'),
         ('a = [1]', ['--cfg-options', 'a.7=2'], '--cfg-options'),
     ],
 )
-def test_configs_that_cannot_be_read(tmp_path, capsys, text, options, said):
+def test_configs_that_cannot_be_read(
+    tmp_path, capsys, text, options, expected
+):
     path = tmp_path / 'config.py'
-    path.write_text(text)
-    with pytest.raises(SystemExit):
-        TRAIN['main']([str(path), *options])
-    assert said in capsys.readouterr().err
+    if text is not None:
+        path.write_text(text)
+    code, said = call(capsys, 'train', path, *options)
+    assert code == 1
+    assert expected in said
 
 
 def run(capsys, error):

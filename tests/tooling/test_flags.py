@@ -44,7 +44,7 @@ def test_predictions_are_kept_by_the_metric_that_can():
 def test_upstreams_cityscapes_metric_must_not_remove_the_folder():
     cfg = Config({'test_evaluator': {'type': 'CityscapesMetric'}})
     flags.keep_predictions(cfg, 'out')
-    assert cfg.test_evaluator[0].keep_results
+    assert cfg.test_evaluator.keep_results
 
 
 def test_no_metric_that_writes():

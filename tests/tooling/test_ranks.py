@@ -1,13 +1,9 @@
 """Ranks that are started by hand, and what they do when one of them dies."""
 
-import contextlib
 import os
 import re
-import runpy
 import signal
-import socket
 import time
-from pathlib import Path
 
 import pytest
 from mmengine.config import Config
@@ -16,11 +12,11 @@ from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import HOOKS, TRANSFORMS
 
 from mmseg_margin.tooling.ranks import VARIABLES, init_distributed
+from tests.commands import free_port, load_tool
 from tests.processes import FORK, run_tool, wait_for
 from tests.small_training import PLAIN, add_validation, training_config
 from tests.stats.builders import write_set
 
-TRAIN = runpy.run_path(str(Path(__file__).parents[2] / 'tools' / 'train.py'))
 SIZE = 3
 SECONDS = 60
 
@@ -71,55 +67,42 @@ class DeadlyHook(Hook):
             die(*self.arguments)
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(('127.0.0.1', 0))
-        return str(free.getsockname()[1])
-
-
 def run_rank(environment, log, arguments):
     os.environ.update(environment)
-    run_tool(TRAIN['main'], arguments, log)
+    run_tool(load_tool('train')['main'], arguments, log)
 
 
 @pytest.fixture
 def start(tmp_path, capfd):
     """Start ranks of tools/train.py in forked processes."""
-    with contextlib.ExitStack() as stack:
+    ranks = []
 
-        def start(config, environments, *flags):
-            config.dump(str(tmp_path / 'config.py'))
-            ranks = []
-            with capfd.disabled():
-                for number, environment in enumerate(environments):
-                    arguments = [
-                        str(tmp_path / 'config.py'),
-                        '--no-validate',
-                        *flags,
-                    ]
-                    if config.get('val_cfg'):
-                        arguments.remove('--no-validate')
-                    log = tmp_path / f'{number}.txt'
-                    process = FORK.Process(
-                        target=run_rank, args=(environment, log, arguments)
-                    )
-                    process.start()
-                    stack.callback(process.kill)
-                    ranks.append(process)
-            return ranks
+    def start(config, environments, launcher='pytorch'):
+        load_tool('train')
+        config.dump(str(tmp_path / 'config.py'))
+        arguments = [str(tmp_path / 'config.py'), '--launcher', launcher]
+        if not config.get('val_cfg'):
+            arguments.append('--no-validate')
+        with capfd.disabled():
+            for number, environment in enumerate(environments):
+                log = tmp_path / f'{number}.txt'
+                process = FORK.Process(
+                    target=run_rank, args=(environment, log, arguments)
+                )
+                process.start()
+                ranks.append(process)
+        return ranks
 
-        yield start
+    yield start
+    for process in ranks:
+        process.kill()
 
 
-def environments(port):
+def environments(port, size=SIZE, names=('RANK', 'WORLD_SIZE', 'LOCAL_RANK')):
+    place = {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': port}
     return [
-        {
-            'RANK': str(rank),
-            'WORLD_SIZE': str(SIZE),
-            'MASTER_ADDR': '127.0.0.1',
-            'MASTER_PORT': port,
-        }
-        for rank in range(SIZE)
+        {**place, **dict(zip(names, map(str, (i, size, i)), strict=True))}
+        for i in range(size)
     ]
 
 
@@ -137,22 +120,20 @@ def test_when_one_dies_all_end(tmp_path, start, phase, victim, busy):
     config = training_config(root, tmp_path / 'work', pipeline=PLAIN)
     config.default_hooks.checkpoint.interval = 3
     if phase == 'scan':
-        config.train_dataloader.dataset.pipeline[1] = {
-            'type': 'DeadlyLoader',
-            'victim': victim,
-        }
+        labels = {'type': 'DeadlyLoader', 'victim': victim}
+        config.train_dataloader.dataset.pipeline[1] = labels
     else:
         config.custom_hooks.append(
-            {
-                'type': 'DeadlyHook',
-                'phase': phase,
-                'victim': victim,
-                'others_are_busy': busy,
-            }
+            dict(
+                type='DeadlyHook',
+                phase=phase,
+                victim=victim,
+                others_are_busy=busy,
+            )
         )
     if phase == 'validation':
         add_validation(config, interval=3)
-    ranks = start(config, environments(free_port()), '--launcher', 'pytorch')
+    ranks = start(config, environments(free_port()))
     assert wait_for([ranks[victim]], 120) == [-signal.SIGKILL]
     assert wait_for(ranks, SECONDS).count(1) == SIZE - 1
     for rank in set(range(SIZE)) - {victim}:
@@ -165,22 +146,8 @@ def test_when_one_dies_all_end(tmp_path, start, phase, victim, busy):
 def test_ranks_of_mpi_meet_and_end(tmp_path, start):
     root = write_set(tmp_path / 'data', 4)
     config = training_config(root, tmp_path / 'work', max_iters=2)
-    port = free_port()
-    ranks = start(
-        config,
-        [
-            {
-                'OMPI_COMM_WORLD_RANK': str(rank),
-                'OMPI_COMM_WORLD_SIZE': '2',
-                'OMPI_COMM_WORLD_LOCAL_RANK': str(rank),
-                'MASTER_ADDR': '127.0.0.1',
-                'MASTER_PORT': port,
-            }
-            for rank in range(2)
-        ],
-        '--launcher',
-        'mpi',
-    )
+    settings = environments(free_port(), 2, VARIABLES['mpi'])
+    ranks = start(config, settings, 'mpi')
     assert wait_for(ranks, 120) == [0, 0]
     assert (tmp_path / 'work' / 'iter_2.pth').is_file()
 
@@ -190,7 +157,7 @@ def test_a_rank_that_never_comes(tmp_path, start):
     config = training_config(root, tmp_path / 'work')
     config.env_cfg = {'dist_cfg': {'timeout': 1}}
     port = free_port()
-    ranks = start(config, environments(port)[:1], '--launcher', 'pytorch')
+    ranks = start(config, environments(port)[:1])
     assert wait_for(ranks, 120) == [1]
     said = (tmp_path / '0.txt').read_text()
     assert f'The 3 ranks did not meet at 127.0.0.1:{port}' in said

@@ -2,7 +2,6 @@
 
 import os
 import random
-import runpy
 import shutil
 import time
 from pathlib import Path
@@ -11,16 +10,13 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from mmseg_margin.checkpoints import CheckpointError
-from mmseg_margin.tooling.resume import (
-    newest_whole_checkpoint,
-    resume_training,
-)
+from mmseg_margin.checkpoints import CheckpointError, newest_whole_checkpoint
+from mmseg_margin.tooling.flags import resume_training
+from tests.commands import load_tool
 from tests.processes import FORK, run_tool
 from tests.small_training import same_weights, training_config
 from tests.stats.builders import write_set
 
-TRAIN = runpy.run_path(str(Path(__file__).parents[2] / 'tools' / 'train.py'))
 KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '5'))
 ITERATIONS = 40
 
@@ -33,11 +29,8 @@ def write_checkpoints(folder, *numbers):
     (folder / 'last_checkpoint').write_text(str(path))
 
 
-def test_the_last_one_is_taken(tmp_path):
-    write_checkpoints(tmp_path, 80, 5, 10)
-    os.utime(tmp_path / 'iter_80.pth', (1, 1))  # of an earlier training
-    newest = newest_whole_checkpoint(str(tmp_path))
-    assert newest == str(tmp_path / 'iter_10.pth')
+def newest(folder):
+    return Path(newest_whole_checkpoint(str(folder))).relative_to(folder)
 
 
 def cut(content):
@@ -59,35 +52,32 @@ def test_a_bad_checkpoint_is_skipped_with_a_word(tmp_path, damage, capsys):
     path.unlink()
     if damage:
         path.write_bytes(damage(content))
-    newest = newest_whole_checkpoint(str(tmp_path))
-    assert newest == str(tmp_path / 'iter_5.pth')
+    assert newest(tmp_path) == Path('iter_5.pth')
     (sentence,) = capsys.readouterr().out.strip().splitlines()
     assert f'{path} is missing or damaged' in sentence
     (tmp_path / 'iter_5.pth').unlink()
     with pytest.raises(CheckpointError, match='Nothing to go on from'):
-        newest_whole_checkpoint(str(tmp_path))
+        newest(tmp_path)
 
 
-@pytest.mark.parametrize('record', ['', 'nowhere/iter_1.pth', None])
-def test_a_bad_record_is_no_obstacle(tmp_path, record):
-    write_checkpoints(tmp_path, 5, 10)
+@pytest.mark.parametrize('record', ['iter_10.pth', '', 'no/iter_1.pth', None])
+def test_the_last_one_is_taken_whatever_the_record_says(tmp_path, record):
+    write_checkpoints(tmp_path, 80, 5, 10)
+    os.utime(tmp_path / 'iter_80.pth', (1, 1))  # of an earlier training
     torch.save({}, tmp_path / 'best_mIoU_iter_20.pth')
     (tmp_path / 'last_checkpoint').unlink()
     if record is not None:
-        (tmp_path / 'last_checkpoint').write_text(record)
-    newest = newest_whole_checkpoint(str(tmp_path))
-    assert newest == str(tmp_path / 'iter_10.pth')
+        text = record and str(tmp_path / record)
+        (tmp_path / 'last_checkpoint').write_text(text)
+    assert newest(tmp_path) == Path('iter_10.pth')
 
 
 def test_a_folder_of_checkpoints_elsewhere(tmp_path):
     (tmp_path / 'out').mkdir()
     write_checkpoints(tmp_path / 'out', 5, 10)
-    record = (tmp_path / 'out' / 'last_checkpoint').rename(
-        tmp_path / 'last_checkpoint'
-    )
-    Path(record.read_text()).write_bytes(b'PK')
-    newest = newest_whole_checkpoint(str(tmp_path))
-    assert newest == str(tmp_path / 'out' / 'iter_5.pth')
+    (tmp_path / 'out' / 'last_checkpoint').rename(tmp_path / 'last_checkpoint')
+    (tmp_path / 'out' / 'iter_10.pth').write_bytes(b'PK')
+    assert newest(tmp_path) == Path('out/iter_5.pth')
 
 
 @pytest.mark.parametrize(
@@ -123,10 +113,10 @@ class Training:
         self.lives += 1
         self.resumes += is_resumed
         log = self.folder.with_name(f'life{self.lives}.txt')
-        arguments = [self.config, '--resume', '--no-validate', '--work-dir']
+        arguments = [self.config, '--resume', '--no-validate']
         process = FORK.Process(
             target=run_tool,
-            args=(TRAIN['main'], [*arguments, str(self.folder)], log),
+            args=(load_tool('train')['main'], arguments, log),
         )
         process.start()
         process.join(seconds)
@@ -154,12 +144,8 @@ def test_killed_at_any_moment(tmp_path, record_property):
     ``MMSEG_MARGIN_KILLS=100`` makes a longer test of it.
     """
     root = write_set(tmp_path / 'data', 5)
-    config = training_config(
-        root,
-        tmp_path / 'work',
-        max_iters=ITERATIONS,
-        loss={'form': 'jaccard'},
-    )
+    form = {'form': 'jaccard'}
+    config = training_config(root, tmp_path / 'work', ITERATIONS, loss=form)
     config.default_hooks.checkpoint.interval = 5
     config.custom_hooks[0].use_cache = False
     config.dump(str(tmp_path / 'config.py'))

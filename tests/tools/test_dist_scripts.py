@@ -1,18 +1,15 @@
 """The launch scripts as upstream's users call them, without a GPU."""
 
 import os
-import socket
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from tests.commands import TOOLS, free_port, run
 from tests.small_training import PLAIN, training_config
 from tests.stats.builders import write_set
 
-TOOLS = Path(__file__).parents[2] / 'tools'
 # Stand-ins for slurm: the tasks of one node, with the variables they get.
 SRUN = """#!/usr/bin/env bash
 for argument in "$@"; do
@@ -33,25 +30,10 @@ for task in "${tasks[@]}"; do wait "$task" || exit 1; done
 SCONTROL = '#!/usr/bin/env bash\necho 127.0.0.1\necho elsewhere\n'
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(('127.0.0.1', 0))
-        return str(free.getsockname()[1])
-
-
-def run(folder, script, *arguments, **environment):
-    done = subprocess.run(
-        [TOOLS / script, *map(str, arguments)],
-        cwd=folder,
-        env=os.environ
-        | {'PYTHON': sys.executable, 'OMP_NUM_THREADS': '1'}
-        | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+def run_script(folder, script, *arguments, **environment):
+    environment.setdefault('PORT', free_port())
+    command = [TOOLS / script, *arguments]
+    return run(command, folder, PYTHON=sys.executable, **environment)
 
 
 @pytest.fixture
@@ -75,25 +57,15 @@ def config(tmp_path):
 
 
 def test_train_on_two_ranks_and_test(tmp_path, config):
-    code, said = run(
-        tmp_path,
-        'dist_train.sh',
-        config,
-        2,
-        '--no-validate',
-        '--verbose',
-        '--cfg-options',
-        'env_cfg.dist_cfg.timeout=240',
-        PORT=free_port(),
-    )
+    flags = ['--no-validate', '--verbose', '--cfg-options']
+    flags.append('env_cfg.dist_cfg.timeout=240')
+    code, said = run_script(tmp_path, 'dist_train.sh', config, 2, *flags)
     assert code == 0, said[-3000:]
     assert said.count('everything runs on the CPU') == 1
     assert 'Distributed training: True' in said
     assert 'timeout=240' in said
     checkpoint = tmp_path / 'work' / 'iter_2.pth'
-    code, said = run(
-        tmp_path, 'dist_test.sh', config, checkpoint, 1, PORT=free_port()
-    )
+    code, said = run_script(tmp_path, 'dist_test.sh', config, checkpoint, 1)
     assert code == 0, said[-3000:]
     assert 'mIoU' in said
 
@@ -104,13 +76,11 @@ def test_slurm_without_a_gpu(tmp_path, config):
     for name, text in (('srun', SRUN), ('scontrol', SCONTROL)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    code, said = run(
+    arguments = ['cpu', 'margins', config, '--no-validate']
+    code, said = run_script(
         tmp_path,
         'slurm_train.sh',
-        'cpu',
-        'margins',
-        config,
-        '--no-validate',
+        *arguments,
         PATH=f'{folder}:{os.environ["PATH"]}',
         MASTER_PORT=free_port(),
         GPUS='2',
@@ -143,6 +113,6 @@ def test_slurm_without_a_gpu(tmp_path, config):
     ],
 )
 def test_too_few_arguments(tmp_path, script, usage):
-    code, said = run(tmp_path, script)
+    code, said = run_script(tmp_path, script)
     assert code == 2
     assert said == f'usage: tools/{script} {usage} [arguments]\n'

@@ -1,6 +1,5 @@
 """The embedded data set: its pictures and its files."""
 
-import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from mmseg.registry import DATASETS
 from PIL import Image
 
 from mmseg_margin.errors import DataSetError
+from tests.commands import TOOLS, call
 from tools.instrument_synthesis import (
     CLASSES,
     PALETTE,
@@ -21,7 +21,6 @@ from tools.instrument_synthesis import (
     write_dataset,
 )
 
-TOOL = Path(__file__).parents[2] / 'tools' / 'make_instrument_parts.py'
 SMALL = Settings(width=48, height=40, train=3, val=2, test=2)
 PAPER_SHARES = np.array([0.912, 0.049, 0.014, 0.016, 0.008])
 
@@ -41,44 +40,21 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
-def build(root: Path, **kwargs):
-    return DATASETS.build(
-        {
-            'type': 'InstrumentPartsDataset',
-            'data_root': str(root),
-            'data_prefix': {
-                'img_path': 'images/train',
-                'seg_map_path': 'labels/train',
-            },
-            **kwargs,
-        }
-    )
-
-
-def test_same_settings_give_the_same_bytes(small_set, tmp_path):
+def test_pictures_are_a_function_of_seed_split_and_number(small_set, tmp_path):
+    small = contents(small_set)
     write_dataset(tmp_path / 'again', SMALL)
-    assert contents(tmp_path / 'again') == contents(small_set)
-
-
-def test_another_seed_gives_other_pictures(small_set, tmp_path):
+    assert contents(tmp_path / 'again') == small
     write_dataset(tmp_path / 'other', replace(SMALL, seed=1))
-    first = 'images/train/00000.png'
     other = contents(tmp_path / 'other')
-    assert other.keys() == contents(small_set).keys()
-    assert other[first] != contents(small_set)[first]
-
-
-def test_counts_leave_the_other_images_as_they_are(small_set, tmp_path):
+    assert other.keys() == small.keys()
+    first = 'images/train/00000.png'
+    assert other[first] != small[first]
     write_dataset(tmp_path / 'more', replace(SMALL, train=4, val=3))
     more = contents(tmp_path / 'more')
-    for name, data in contents(small_set).items():
-        if name != 'settings.json':
-            assert more[name] == data
-
-
-def test_every_image_is_a_picture_of_its_own(small_set):
-    files = contents(small_set / 'images').values()
-    assert len(set(files)) == SMALL.train + SMALL.val + SMALL.test
+    for name, data in small.items():
+        assert name == 'settings.json' or more[name] == data
+    images = [data for name, data in small.items() if name[0] == 'i']
+    assert len({*images}) == SMALL.train + SMALL.val + SMALL.test
 
 
 def test_the_global_random_state_is_left_alone():
@@ -110,43 +86,38 @@ def test_labels_are_palette_pngs(small_set):
     assert len(paths) == 7
     for path in paths:
         with Image.open(path) as label:
-            assert label.mode == 'P'
-            assert label.size == (48, 40)
+            assert (label.mode, label.size) == ('P', (48, 40))
             assert set(np.unique(label)) <= set(range(5))
             flat = label.getpalette()[: 3 * len(PALETTE)]
             assert flat == [v for colour in PALETTE for v in colour]
 
 
-@pytest.mark.parametrize(
-    ('image_format', 'suffix'), [('png', '.png'), ('jpg', '.jpg')]
-)
-def test_dataset_loads_through_mmseg(tmp_path, image_format, suffix):
-    write_dataset(tmp_path / 'set', replace(SMALL, image_format=image_format))
-    pipeline = [
-        {'type': 'LoadImageFromFile'},
-        {'type': 'mmseg.LoadAnnotations'},
-        {'type': 'mmseg.PackSegInputs'},
-    ]
-    dataset = build(tmp_path / 'set', img_suffix=suffix, pipeline=pipeline)
+@pytest.mark.parametrize('image_format', ['png', 'jpg'])
+def test_dataset_loads_through_mmseg(tmp_path, image_format):
+    write_dataset(tmp_path, replace(SMALL, image_format=image_format))
+    dataset = DATASETS.build(
+        dict(
+            type='InstrumentPartsDataset',
+            data_root=str(tmp_path),
+            data_prefix=dict(
+                img_path='images/train', seg_map_path='labels/train'
+            ),
+            img_suffix=f'.{image_format}',
+            pipeline=[
+                dict(type='LoadImageFromFile'),
+                dict(type='mmseg.LoadAnnotations'),
+                dict(type='mmseg.PackSegInputs'),
+            ],
+        )
+    )
     assert dataset.metainfo['classes'] == CLASSES
     assert len(dataset.metainfo['palette']) == len(CLASSES)
     assert len(dataset) == SMALL.train
     sample = dataset[0]
     assert sample['inputs'].shape == (3, 40, 48)
-    stored = np.asarray(Image.open(tmp_path / 'set/labels/train/00000.png'))
+    stored = np.asarray(Image.open(tmp_path / 'labels/train/00000.png'))
     loaded = sample['data_samples'].gt_sem_seg.data[0].numpy()
     np.testing.assert_array_equal(loaded, stored)
-
-
-def test_second_call_writes_nothing(small_set):
-    before = {p: p.stat().st_mtime_ns for p in small_set.rglob('*')}
-    assert not write_dataset(small_set, SMALL)
-    assert {p: p.stat().st_mtime_ns for p in small_set.rglob('*')} == before
-
-
-def test_other_settings_in_the_same_folder_are_refused(small_set):
-    with pytest.raises(DataSetError, match='seed 0 instead of 3'):
-        write_dataset(small_set, replace(SMALL, seed=3))
 
 
 def test_a_foreign_folder_is_left_alone(tmp_path):
@@ -184,18 +155,25 @@ def test_tool_makes_the_set_once_and_refuses_another(
     small_set, tmp_path, monkeypatch, capsys
 ):
     # As Python does for a script.
-    monkeypatch.syspath_prepend(TOOL.parent)
-    main = runpy.run_path(str(TOOL))['main']
+    monkeypatch.syspath_prepend(TOOLS)
     out = tmp_path / 'deep' / 'set'
-    command = ['--out', str(out), '--size', '48', '40', '--counts', '3', '2']
 
-    main([*command, '2'])
-    first = capsys.readouterr().out
-    assert 'image 7/7, 0:00:00 left' in first
-    assert 'claspers' in first
+    def make(*last):
+        flags = ['--out', out, '--size', 48, 40, '--counts', 3, 2, *last]
+        return call(capsys, 'make_instrument_parts', *flags)
+
+    code, said = make(2)
+    assert code == 0
+    assert 'image 7/7, 0:00:00 left' in said
+    assert 'claspers' in said
     assert contents(out) == contents(small_set)
-    main([*command, '2'])
-    assert 'already there' in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main([*command, '1'])
-    assert 'test 2 instead of 1' in capsys.readouterr().err
+    before = {path: path.stat().st_mtime_ns for path in out.rglob('*')}
+    code, said = make(2)
+    assert (code, 'already there' in said) == (0, True)
+    for last, difference in (
+        ([1], 'test 2 instead of 1'),
+        ([2, '--seed', 3], 'seed 0 instead of 3'),
+    ):
+        code, said = make(*last)
+        assert (code, difference in said) == (1, True)
+    assert {path: path.stat().st_mtime_ns for path in before} == before

@@ -1,27 +1,21 @@
 """tools/train.py as users call it, and stock mmseg with our lines appended."""
 
-import os
-import runpy
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import mmseg
 import pytest
-import torch
 from mmengine.config import Config
 from mmengine.utils import is_installed
 
 from tests import layouts
+from tests.commands import TOOLS, call, run_python
 from tests.upstream import first_python_block
 from tools.instrument_synthesis import Settings, write_dataset
 
-ROOT = Path(__file__).parents[2]
-TOOL = ROOT / 'tools' / 'train.py'
-MAIN = runpy.run_path(str(TOOL))['main']
+TOOL = TOOLS / 'train.py'
 UPSTREAM = Path(mmseg.__file__).parent / '.mim'
-DEEPLAB = UPSTREAM / 'configs' / 'deeplabv3plus'
-DEMO = next((ROOT / 'configs' / 'demo').glob('*_ce_*.py'))
+DEMO = next((TOOLS.parent / 'configs' / 'demo').glob('*_ce_*.py'))
 SPLITS = ('train', 'val', 'test')
 EAGER = 'margin:backend=eager'
 
@@ -32,33 +26,7 @@ def train(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
     monkeypatch.setenv('LOCAL_RANK', '0')
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = 0
-        try:
-            MAIN([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        said = capsys.readouterr()
-        return code, said.out + said.err
-
-    return call
-
-
-def run(tool, *arguments, folder, **environment):
-    """A tool in a process of its own, as users call it."""
-    return subprocess.run(
-        [sys.executable, str(tool), *map(str, arguments)],
-        cwd=folder,
-        env=os.environ
-        | {'XDG_CACHE_HOME': str(folder / 'cache'), 'OMP_NUM_THREADS': '1'}
-        | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return lambda *arguments: call(capsys, 'train', *arguments)
 
 
 def roots(folder):
@@ -99,42 +67,38 @@ SHORT = [
     'default_hooks.logger.interval=1',
     'default_hooks.checkpoint.interval=2',
 ]
+SMALL = {'RandomResize': 'scale=(64,48)', 'RandomCrop': 'crop_size=(32,32)'}
+
+
+def small_data(cfg, root):
+    """Options that let a config read another folder, in small crops."""
+    for split in SPLITS:
+        key = f'{split}_dataloader.dataset'
+        dataset = cfg[f'{split}_dataloader'].dataset
+        parts = {key: dataset}
+        if 'datasets' in dataset:
+            inner = enumerate(dataset.datasets)
+            parts = {f'{key}.datasets.{i}': part for i, part in inner}
+        for where, part in parts.items():
+            yield f'{where}.data_root={root}'
+            for i, step in enumerate(part.pipeline):
+                if step['type'] in SMALL:
+                    yield f'{where}.pipeline.{i}.{SMALL[step["type"]]}'
 
 
 @pytest.mark.parametrize(
-    ('recipe', 'make', 'data_root'),
+    ('recipe', 'make'),
     [
-        ('4xb4-160k_ade20k-512x512', layouts.make_ade20k, 'root'),
-        ('4xb4-40k_voc12aug-512x512', layouts.make_voc2012, 'datasets'),
+        ('4xb4-160k_ade20k-512x512', layouts.make_ade20k),
+        ('4xb4-40k_voc12aug-512x512', layouts.make_voc2012),
     ],
 )
-def test_untouched_upstream_configs(tmp_path, train, recipe, make, data_root):
-    config = DEEPLAB / f'deeplabv3plus_r50-d8_{recipe}.py'
+def test_untouched_upstream_configs(tmp_path, train, recipe, make):
+    folder = UPSTREAM / 'configs' / 'deeplabv3plus'
+    config = folder / f'deeplabv3plus_r50-d8_{recipe}.py'
     root = make(tmp_path / 'data', n=3, size=(64, 48))
-    cfg = Config.fromfile(config)
-    dataset = cfg.train_dataloader.dataset
-    if data_root == 'root':
-        options = roots(root)
-        pipelines = ['train_dataloader.dataset.pipeline']
-        steps = dataset.pipeline
-    else:
-        options = [
-            f'{split}_dataloader.dataset.data_root={root}'
-            for split in ('val', 'test')
-        ]
-        pipelines = []
-        for i in range(len(dataset.datasets)):
-            where = f'train_dataloader.dataset.datasets.{i}'
-            options.append(f'{where}.data_root={root}')
-            pipelines.append(f'{where}.pipeline')
-        steps = dataset.datasets[0].pipeline
-    for pipeline in pipelines:
-        for i, step in enumerate(steps):
-            if step['type'] == 'RandomResize':
-                options.append(f'{pipeline}.{i}.scale=(64,48)')
-            if step['type'] == 'RandomCrop':
-                options.append(f'{pipeline}.{i}.crop_size=(32,32)')
-    options = ['--cfg-options', *options, *NARROW, *SHORT]
+    options = ['--cfg-options', *small_data(Config.fromfile(config), root)]
+    options += [*NARROW, *SHORT]
     code, said = train(config, '--loss', EAGER, '--verbose', *options)
     assert code == 0, said[-3000:]
     assert 'decode.loss_margin' in said
@@ -157,19 +121,15 @@ def test_a_sum_for_one_head(train, parts):
 
 def test_the_screen_has_what_a_person_needs(tmp_path, parts):
     """And the log file everything."""
-    done = run(
+    arguments = [DEMO, '--loss', EAGER, '--cfg-options', *roots(parts), *SHORT]
+    code, said = run_python(
+        tmp_path,
         TOOL,
-        DEMO,
-        '--loss',
-        EAGER,
-        '--cfg-options',
-        *roots(parts),
-        *SHORT,
+        *arguments,
         'train_cfg.val_interval=1',
-        folder=tmp_path,
+        XDG_CACHE_HOME=str(tmp_path / 'cache'),
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = done.stdout + done.stderr
+    assert code == 0, said[-3000:]
     for part in (
         'with MarginCalibrationLoss\non 6 images of InstrumentPartsDataset',
         'rho_0k',
@@ -194,14 +154,15 @@ def plain(tmp_path_factory, parts):
     for key in ('custom_imports', 'custom_hooks', 'margin'):
         cfg._cfg_dict.pop(key, None)
     for split in SPLITS:
-        dataset = cfg[f'{split}_dataloader'].dataset
-        dataset.type = 'BaseSegDataset'
-        dataset.data_root = str(parts)
-        dataset.metainfo = dict(classes=tuple('abcde'))
-        dataset.data_prefix = dict(
-            img_path=f'images/{split}', seg_map_path=f'labels/{split}'
+        cfg[f'{split}_dataloader'].dataset.update(
+            type='BaseSegDataset',
+            data_root=str(parts),
+            metainfo=dict(classes=tuple('abcde')),
+            data_prefix=dict(
+                img_path=f'images/{split}', seg_map_path=f'labels/{split}'
+            ),
+            img_suffix='.png',
         )
-        dataset.img_suffix = '.png'
     config = tmp_path_factory.mktemp('plain') / 'plain.py'
     cfg.dump(str(config))
     return config
@@ -224,12 +185,15 @@ def test_the_readmes_lines_with_stock_tools(tmp_path, plain):
             dumped.write_text(
                 dumped.read_text().replace("'mmseg_margin'", safe)
             )
-        done = run(stock, *arguments, folder=tmp_path, PATH='')
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert 'decode.loss_margin' in done.stdout
-        assert 'aux.loss_margin' in done.stdout
-    assert 'Iter(train) [3/3]' in done.stdout
-    assert 'Iter(train) [2/3]' not in done.stdout
+        cache = str(tmp_path / 'cache')
+        code, said = run_python(
+            tmp_path, stock, *arguments, PATH='', XDG_CACHE_HOME=cache
+        )
+        assert code == 0, said[-3000:]
+        assert 'decode.loss_margin' in said
+        assert 'aux.loss_margin' in said
+    assert 'Iter(train) [3/3]' in said
+    assert 'Iter(train) [2/3]' not in said
 
 
 READ_BASE = """
@@ -253,17 +217,9 @@ custom_hooks = [
 def test_configs_that_import_their_classes(tmp_path, train, plain):
     (tmp_path / 'base.py').write_text(plain.read_text())
     (tmp_path / 'mine.py').write_text(READ_BASE)
-    flags = [
-        '--amp',
-        '--no-validate',
-        '--no-fused-loss',
-        '--loss',
-        EAGER,
-        '--work-dir',
-        'w',
-    ]
-    options = ['--verbose', '--cfg-options', *SHORT]
-    code, said = train(tmp_path / 'mine.py', *flags, *options)
+    flags = ['--amp', '--no-validate', '--no-fused-loss', '--loss', EAGER]
+    flags += ['--work-dir', 'w', '--verbose', '--cfg-options', *SHORT]
+    code, said = train(tmp_path / 'mine.py', *flags)
     assert code == 0, said[-3000:]
     assert 'SyncBN became BN, mixed precision is off' in said
     assert 'decode.loss_margin' in said
@@ -272,86 +228,38 @@ def test_configs_that_import_their_classes(tmp_path, train, plain):
     assert hooks[0].loss == EAGER
 
 
-def test_resume_continues_without_a_scan(tmp_path, train, parts):
-    arguments = [DEMO, '--loss', EAGER, '--no-validate', '--work-dir', 'w']
-    options = ['--cfg-options', *roots(parts), *SHORT]
-    assert train(*arguments, *options)[0] == 0
-    options[options.index('train_cfg.max_iters=2')] = 'train_cfg.max_iters=4'
-    code, said = train(*arguments, '--resume', *options)
-    assert code == 0, said[-3000:]
-    assert 'Reading labels' not in said
-    saved = torch.load(tmp_path / 'w/iter_4.pth', weights_only=False)
-    assert saved['meta']['iter'] == 4
-    assert sum(saved['meta']['class_stats']['counts']) == 6 * 64 * 48
-
-
-def mistakes(parts, tmp_path):
-    empty = tmp_path / 'empty'
-    for name in ('images', 'labels'):
-        for split in SPLITS:
-            (empty / name / split).mkdir(parents=True)
-    return {
-        'missing data set': (
-            [DEMO, '--cfg-options', *roots(tmp_path / 'nowhere')],
-            ['nowhere does not exist', 'docs/datasets.md'],
-        ),
-        'empty folder': (
-            [DEMO, '--cfg-options', *roots(empty)],
-            ['is empty'],
-        ),
-        'no such config': (['no.py'], ['no.py does not exist']),
-        'bad flag': ([DEMO, '--loss', 'magic'], ['magic', 'take one of']),
-        'bad setting': (
-            [DEMO, '--loss', 'margin:teu=3'],
-            ["no setting 'teu'", 'tau'],
-        ),
-        'ill-typed setting': (
-            [DEMO, '--loss', 'margin:tau=abc'],
-            ["tau='abc' must be"],
-        ),
-        'launcher without ranks': (
-            [DEMO, '--launcher', 'pytorch', '--cfg-options', *roots(parts)],
-            ['torchrun'],
-        ),
-        'absent base batch size': (
-            [DEMO, '--auto-scale-lr', '--cfg-options', *roots(parts)],
-            ['base_batch_size'],
-        ),
-    }
-
-
-def test_mistakes_get_one_sentence(tmp_path, train, parts):
-    for arguments, expected in mistakes(parts, tmp_path).values():
-        code, said = train(*arguments)
-        assert code == 1
-        assert 'error: ' in said
-        for part in expected:
-            assert part in said
+@pytest.mark.parametrize(
+    ('flags', 'data', 'expected'),
+    [
+        ([], 'nowhere', r'nowhere does not exist.*docs/datasets\.md'),
+        ([], 'empty', 'is empty'),
+        (['--loss', 'magic'], 'parts', 'magic.*take one of'),
+        (['--loss', 'margin:teu=3'], 'parts', "no setting 'teu'.*tau"),
+        (['--loss', 'margin:tau=abc'], 'parts', "tau='abc' must be"),
+        (['--launcher', 'pytorch'], 'parts', 'torchrun'),
+        (['--auto-scale-lr'], 'parts', 'base_batch_size'),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    tmp_path, train, parts, flags, data, expected
+):
+    for split in SPLITS:
+        for name in ('images', 'labels'):
+            (tmp_path / 'empty' / name / split).mkdir(parents=True)
+    folder = parts if data == 'parts' else tmp_path / data
+    code, said = train(DEMO, *flags, '--cfg-options', *roots(folder))
+    assert code == 1
+    assert re.search(f'error: .*{expected}', said)
 
 
 def test_a_missing_stack_gets_one_sentence(tmp_path):
     """An interpreter that has torch and numpy but no mmseg."""
-    blocker = (
-        'import sys, runpy, importlib.abc\n'
-        'class Blocker(importlib.abc.MetaPathFinder):\n'
-        '    def find_spec(self, name, path, target=None):\n'
-        "        if name.split('.')[0] in ('mmseg', 'mmcv', 'mmengine'):\n"
-        '            raise ModuleNotFoundError(name=name)\n'
-        'sys.meta_path.insert(0, Blocker())\n'
-        'import importlib.util\n'
-        'find = importlib.util.find_spec\n'
-        'importlib.util.find_spec = lambda name, *a: (\n'
-        "    None if name == 'mmseg' else find(name, *a))\n"
-        "sys.argv = ['train.py', 'config.py']\n"
+    program = (
+        'import runpy, sys\n'
+        "sys.modules.update(dict.fromkeys(('mmseg', 'mmcv', 'mmengine')))\n"
         f"runpy.run_path({str(TOOL)!r}, run_name='__main__')\n"
     )
-    done = subprocess.run(
-        [sys.executable, '-c', blocker],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert 'pip install' in done.stderr
-    assert 'Traceback' not in done.stderr
+    code, said = run_python(tmp_path, '-c', program)
+    assert code == 1
+    assert 'pip install' in said
+    assert 'Traceback' not in said

@@ -10,8 +10,11 @@ import pytest
 import torch
 from mmengine.runner import CheckpointLoader
 
-from mmseg_margin.checkpoints import AtomicBackend, CheckpointError
-from mmseg_margin.tooling.resume import newest_whole_checkpoint
+from mmseg_margin.checkpoints import (
+    AtomicBackend,
+    CheckpointError,
+    newest_whole_checkpoint,
+)
 from tests.processes import FORK
 from tests.small_training import (
     PLAIN,

@@ -16,8 +16,7 @@ from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 from mmengine.runner import CheckpointLoader, save_checkpoint
 
-from mmseg_margin.evaluation.submission import SubmissionFolder
-from mmseg_margin.evaluation.submission.formats import find_format
+from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
 from mmseg_margin.stats import (
     ClassStats,
     LabelRange,

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.datasets.camvid import IMAGE_SUFFIXES
+from mmseg_margin.datasets import CAMVID_SUFFIXES
 from mmseg_margin.errors import DataSetError, MissingFileError
 from mmseg_margin.tooling.cli import report_errors
 
@@ -50,7 +50,7 @@ def convert_camvid(source: Path, target: Path) -> dict[str, int]:
 
 
 def _image_of(label: Path, folder: Path) -> Path:
-    for suffix in IMAGE_SUFFIXES:
+    for suffix in CAMVID_SUFFIXES:
         image = folder / f'{label.stem}{suffix}'
         if image.is_file():
             return image

@@ -13,13 +13,14 @@ from tools.converters.endovis import (
 )
 
 FRAMES = (0, 149, 150, 174, 175, 224)
+SPLITS = ('train', 'val', 'test')
+LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
 
 
 @pytest.fixture(scope='module')
 def challenge(tmp_path_factory):
-    return make_endovis_challenge(
-        tmp_path_factory.mktemp('challenge'), frames=FRAMES
-    )
+    folder = tmp_path_factory.mktemp('challenge')
+    return make_endovis_challenge(folder, frames=FRAMES)
 
 
 @pytest.fixture(scope='module')
@@ -33,33 +34,26 @@ def converted(challenge, tmp_path_factory):
 def test_sequential_split_of_the_paper():
     splits = [split_of_frame(frame) for frame in range(225)]
     # Eight videos: 1,200, 200 and 400 images.
-    assert [8 * splits.count(name) for name in ('train', 'val', 'test')] == [
-        1200,
-        200,
-        400,
-    ]
-    assert splits == sorted(splits, key=['train', 'val', 'test'].index)
+    assert [8 * splits.count(name) for name in SPLITS] == [1200, 200, 400]
+    assert splits == sorted(splits, key=SPLITS.index)
     with pytest.raises(ValueError, match='frame 225'):
         split_of_frame(225)
 
 
-@pytest.mark.parametrize('split', ['train', 'val', 'test'])
-def test_data_set_reads_what_was_converted(converted, split):
-    dataset = EndoVisPartsDataset(
-        data_root=str(converted),
-        data_prefix=dict(
-            img_path=f'images/{split}', seg_map_path=f'labels/{split}'
-        ),
-        pipeline=[
-            dict(type='LoadImageFromFile'),
-            dict(type='mmseg.LoadAnnotations'),
-        ],
-    )
-    assert len(dataset) == 6
-    for sample in dataset:
-        label = sample['gt_seg_map']
-        assert label.shape == sample['img'].shape[:2]
-        assert set(np.unique(label)) <= {0, 1, 2, 3, 4}
+def test_data_set_reads_what_was_converted(converted):
+    for split in SPLITS:
+        dataset = EndoVisPartsDataset(
+            data_root=str(converted),
+            data_prefix=dict(
+                img_path=f'images/{split}', seg_map_path=f'labels/{split}'
+            ),
+            pipeline=LOADING,
+        )
+        assert len(dataset) == 6
+        for sample in dataset:
+            label = sample['gt_seg_map']
+            assert label.shape == sample['img'].shape[:2]
+            assert set(np.unique(label)) <= {0, 1, 2, 3, 4}
 
 
 def test_labels_are_the_parts_of_every_instrument(challenge, converted):
@@ -79,13 +73,9 @@ def test_labels_are_the_parts_of_every_instrument(challenge, converted):
 def test_labels_look_right_in_a_viewer(converted):
     label = Image.open(next((converted / 'labels/val').glob('*.png')))
     assert label.mode == 'P'
-    colours = np.unique(
-        np.asarray(label.convert('RGB')).reshape(-1, 3), axis=0
-    )
-    known = EndoVisPartsDataset.METAINFO['palette']
-    assert {tuple(colour) for colour in colours.tolist()} <= {
-        tuple(colour) for colour in known
-    }
+    colours = np.asarray(label.convert('RGB')).reshape(-1, 3).tolist()
+    palette = EndoVisPartsDataset.METAINFO['palette']
+    assert {*map(tuple, colours)} <= {*map(tuple, palette)}
 
 
 def test_overlap_and_unknown_values():
@@ -96,11 +86,15 @@ def test_overlap_and_unknown_values():
     assert merge_part_masks([second, first]).tolist() == expected
 
 
-def test_missing_folders_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match='left_frames'):
-        convert_endovis(tmp_path, tmp_path / 'out')
-    challenge = make_endovis_challenge(tmp_path / 'in', frames=(0,))
-    mask = next(challenge.glob('*/ground_truth/*/frame000.png'))
+def test_as_users_call_it(tmp_path, convert):
+    source, target = tmp_path / 'in', tmp_path / 'out'
+    code, said = convert('endovis', source, target)
+    assert code == 1
+    assert f"left_frames/*.png in '{source}'" in said
+    make_endovis_challenge(source, frames=(0,))
+    code, said = convert('endovis', source, target)
+    assert (code, 'train 3, val 0, test 0' in said) == (0, True)
+    mask = next(source.glob('*/ground_truth/*/frame000.png'))
     mask.unlink()
     with pytest.raises(FileNotFoundError, match=mask.parent.name):
-        convert_endovis(challenge, tmp_path / 'out')
+        convert_endovis(source, target)

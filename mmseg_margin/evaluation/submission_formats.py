@@ -16,27 +16,16 @@ class SubmissionError(SettingError):
 
 @dataclass(frozen=True)
 class SubmissionFormat:
-    """A server's format.
+    """What a server wants to be sent, and of what."""
 
-    Args:
-        dataset: Registered name of the data set.
-        server: Page where the archive is uploaded.
-        archive: Name of the archive; its suffix is its kind.
-        folder: Folder of the label images inside the archive.
-        label_ids: Value in a label image of each class of the data set.
-        images: Number of images in the test split.
-        coloured: Whether a label image carries the data set's palette.
-        use_test_split: Points a data set's config at the unlabelled images.
-    """
-
-    dataset: str
-    server: str
-    archive: str
-    folder: str
-    label_ids: tuple[int, ...]
-    images: int
-    coloured: bool
-    use_test_split: Callable[[ConfigDict], None]
+    dataset: str  # its registered name
+    server: str  # the page for the upload
+    archive: str  # its suffix is its kind
+    images: int  # in the test split
+    label_ids: tuple[int, ...]  # the value of each class in a label image
+    use_test_split: Callable[[ConfigDict], None]  # of the data set's config
+    folder: str = ''  # of the label images inside the archive
+    coloured: bool = False  # whether a label image carries the palette
 
 
 def _use_cityscapes_test(dataset: ConfigDict) -> None:
@@ -68,33 +57,28 @@ FORMATS = (
         dataset='CityscapesDataset',
         server='https://www.cityscapes-dataset.com/submit/',
         archive='cityscapes.zip',
-        folder='',
+        images=1525,
         # The ids of the 19 evaluated classes among Cityscapes' 34.
         label_ids=(7, 8, 11, 12, 13, 17, *range(19, 29), 31, 32, 33),
-        images=1525,
-        coloured=False,
         use_test_split=_use_cityscapes_test,
     ),
     SubmissionFormat(
         dataset='ADE20KDataset',
         server='http://sceneparsing.csail.mit.edu/',
         archive='ade20k.zip',
-        folder='',
-        # 0 is 'other', which is not evaluated.
-        label_ids=tuple(range(1, 151)),
         images=3352,
-        coloured=False,
+        label_ids=tuple(range(1, 151)),  # 0 is 'other', not evaluated
         use_test_split=_use_ade20k_test,
     ),
     SubmissionFormat(
         dataset='PascalVOCDataset',
         server='http://host.robots.ox.ac.uk:8080/',
         archive='results.tgz',
-        folder='results/VOC2012/Segmentation/comp6_test_cls',
-        label_ids=tuple(range(21)),
         images=1456,
-        coloured=True,
+        label_ids=tuple(range(21)),
         use_test_split=_use_voc2012_test,
+        folder='results/VOC2012/Segmentation/comp6_test_cls',
+        coloured=True,
     ),
 )
 

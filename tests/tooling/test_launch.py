@@ -3,7 +3,7 @@
 import pytest
 from mmengine.config import Config
 
-from mmseg_margin.tooling.data_check import check_folders
+from mmseg_margin.tooling.launch import check_folders
 from tests import layouts
 
 

@@ -4,20 +4,18 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import broadcast_object_list, is_main_process
+from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
-from mmseg.registry import DATASETS
+from mmseg.registry import DATASETS, METRICS
 
-from ..pipelines import without_annotations
-from .folder import SubmissionFolder, label_name
-from .formats import SubmissionError, SubmissionFormat, find_format
-
-T = TypeVar('T')
+from .submission_folder import SubmissionFolder, label_name
+from .submission_formats import SubmissionError, SubmissionFormat, find_format
+from .tta import without_annotations
 
 
 def make_submission(cfg: Config, output_dir: str) -> None:
@@ -35,13 +33,7 @@ def make_submission(cfg: Config, output_dir: str) -> None:
     dataset.pop('indices', None)
     dataset.pipeline = without_annotations(dataset.pipeline)
     folder = SubmissionFolder(output_dir, form)
-
-    def claim() -> tuple[list[str], list[int]]:
-        images = list_images(dataset)
-        folder.claim(run_identity(cfg, form.dataset, images))
-        return images, folder.missing(images)
-
-    images, missing = _on_main_process(claim)
+    images, missing = _claim(folder, cfg)
     try:
         if missing:
             dataset.indices = missing
@@ -62,6 +54,24 @@ def make_submission(cfg: Config, output_dir: str) -> None:
             )
     finally:
         folder.release()
+
+
+def _claim(
+    folder: SubmissionFolder, cfg: Config
+) -> tuple[list[str], list[int]]:
+    """All images, and which have no label image yet; the same on all ranks."""
+    outcome: list = [None]
+    if is_main_process():
+        try:
+            images = list_images(cfg.test_dataloader.dataset)
+            folder.claim(run_identity(cfg, folder.form.dataset, images))
+            outcome = [(images, folder.missing(images))]
+        except (SubmissionError, OSError) as error:
+            outcome = [error]
+    broadcast_object_list(outcome)
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _what_to_do(archive: Path, form: SubmissionFormat, images: int) -> str:
@@ -103,11 +113,9 @@ def run_identity(
     cfg: Config, dataset: str, images: Sequence[str]
 ) -> dict[str, str]:
     """What decides the predictions, so that two runs are never mixed."""
-    checkpoint = Path(cfg.load_from)
-    if checkpoint.is_file():
-        weights = _file_digest(checkpoint)
-    else:
-        weights = str(cfg.load_from)
+    weights = str(cfg.load_from)
+    if os.path.isfile(weights):
+        weights = hashlib.sha256(Path(weights).read_bytes()).hexdigest()
     files = [(os.path.realpath(image), os.stat(image)) for image in images]
     return {
         'dataset': dataset,
@@ -120,28 +128,47 @@ def run_identity(
     }
 
 
-def _file_digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open('rb') as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _digest(settings: object) -> str:
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _on_main_process(compute: Callable[[], T]) -> T:
-    """What ``compute`` gives or raises on the main process, on every rank."""
-    outcome: list = [None]
-    if is_main_process():
-        try:
-            outcome = [compute()]
-        except (SubmissionError, OSError) as error:
-            outcome = [error]
-    broadcast_object_list(outcome)
-    if isinstance(outcome[0], (SubmissionError, OSError)):
-        raise outcome[0]
-    return outcome[0]
+@METRICS.register_module()
+class SubmissionMetric(BaseMetric):
+    """Writes every prediction in the format of the data set's server.
+
+    Nothing is ever removed. :func:`make_submission` sets it up, checks the
+    result and packs it.
+
+    Args:
+        output_dir: Folder of the submission.
+        dataset: Registered name of the data set, which decides the format.
+    """
+
+    default_prefix = 'submission'
+
+    def __init__(self, output_dir: str, dataset: str, **kwargs) -> None:
+        super().__init__(**kwargs)
+        form = find_format({'type': dataset})
+        self.folder = SubmissionFolder(output_dir, form)
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        meta = self.dataset_meta or {}
+        found = len(meta.get('classes', ()))
+        expected = len(self.folder.form.label_ids)
+        if found != expected:
+            raise SubmissionError(
+                f'{self.folder.form.dataset} is submitted with its {expected} '
+                f'classes, but the config has {found}: take metainfo out of '
+                'the data set.'
+            )
+        for sample in data_samples:
+            prediction = sample['pred_sem_seg']['data'].squeeze(0)
+            self.folder.write(
+                sample['img_path'], prediction.cpu().numpy(), meta['palette']
+            )
+            self.results.append(sample['img_path'])
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        """Number of label images written in this run."""
+        return {'written': len(set(results))}

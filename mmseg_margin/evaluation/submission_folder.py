@@ -12,7 +12,7 @@ from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write
 
-from .formats import SubmissionError, SubmissionFormat
+from .submission_formats import SubmissionError, SubmissionFormat
 
 MARKER = 'submission.json'
 # Workers of a killed process keep its lock until they notice, after 5.
@@ -78,9 +78,7 @@ class SubmissionFolder:
                 dump(identity, part, file_format='json', indent=2)
             return
         found = load(marker)
-        differing = [
-            key for key in identity if found.get(key) != identity[key]
-        ]
+        differing = [k for k in identity if found.get(k) != identity[k]]
         if differing:
             raise SubmissionError(
                 f'--out {self.root} holds the predictions of another run '
@@ -139,17 +137,18 @@ class SubmissionFolder:
     def pack(self, images: Sequence[str]) -> Path:
         """Write the archive of exactly one label image for each image."""
         archive = self.root / self.form.archive
-        paths = [self.label_path(image) for image in images]
-        names = [path.relative_to(self.root).as_posix() for path in paths]
+        paths = map(self.label_path, images)
+        names = {
+            path: path.relative_to(self.root).as_posix() for path in paths
+        }
         with atomic_write(archive) as part:
-            if archive.suffix == '.zip':
-                # PNGs are compressed already.
-                with zipfile.ZipFile(part, 'w', zipfile.ZIP_STORED) as packed:
-                    for path, name in zip(paths, names, strict=True):
-                        packed.write(path, name)
+            if archive.suffix == '.zip':  # not compressed, as PNGs are
+                with zipfile.ZipFile(part, 'w') as zipped:
+                    for path, name in names.items():
+                        zipped.write(path, name)
             else:
                 with tarfile.open(part, 'w:gz') as tar:
-                    for path, name in zip(paths, names, strict=True):
+                    for path, name in names.items():
                         tar.add(path, name)
         return archive
 

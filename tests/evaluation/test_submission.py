@@ -82,40 +82,22 @@ def test_the_archive_holds_the_models_predictions(
     assert 'Upload' not in said
 
 
-def test_a_second_run_makes_only_what_is_missing(
-    checkpoint, config, out, capsys
-):
-    labels = sorted(out.glob('*.png'))
-    before = [path.read_bytes() for path in labels]
-    for path in labels[1:3]:
-        path.unlink()
-    stamps = [labels[i].stat().st_mtime_ns for i in (0, 3, 4)]
-    make_submission(load(config, checkpoint), str(out))
-    assert [path.read_bytes() for path in labels] == before
-    assert [labels[i].stat().st_mtime_ns for i in (0, 3, 4)] == stamps
-    assert '5 label images (2 new)' in capsys.readouterr().out
-    make_submission(load(config, checkpoint), str(out))
-    assert '5 label images (0 new)' in capsys.readouterr().out
-
-
-def test_other_views_do_not_go_into_the_same_folder(checkpoint, config, out):
-    before = [path.read_bytes() for path in sorted(out.iterdir())]
-    with pytest.raises(SubmissionError, match='different: pipeline'):
-        make_submission(load(config, checkpoint, 'flip'), str(out))
-    assert [path.read_bytes() for path in sorted(out.iterdir())] == before
-
-
-def test_other_images_or_another_model_are_another_run(
+def test_another_run_does_not_go_into_the_same_folder(
     cityscapes, checkpoint, config, out, tmp_path
 ):
-    other = load(config, checkpoint)
-    other.model.decode_head.align_corners = True
-    with pytest.raises(SubmissionError, match='different: model'):
-        make_submission(other, str(out))
+    before = [path.read_bytes() for path in sorted(out.iterdir())]
+    other_model = load(config, checkpoint)
+    other_model.model.decode_head.align_corners = True
     root = shutil.copytree(cityscapes, tmp_path / 'copy')
-    other = load(write_config(tmp_path / 'other.py', root), checkpoint)
-    with pytest.raises(SubmissionError, match='different: images'):
-        make_submission(other, str(out))
+    other_images = write_config(tmp_path / 'other.py', root)
+    for other, difference in (
+        (load(config, checkpoint, 'flip'), 'pipeline'),
+        (other_model, 'model'),
+        (load(other_images, checkpoint), 'images'),
+    ):
+        with pytest.raises(SubmissionError, match=f'different: {difference}'):
+            make_submission(other, str(out))
+    assert [path.read_bytes() for path in sorted(out.iterdir())] == before
 
 
 def test_a_whole_submission_is_to_be_uploaded(

@@ -1,0 +1,64 @@
+"""Commands as users give them, in this process or in one of their own."""
+
+import functools
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOOLS = Path(__file__).parents[1] / 'tools'
+
+
+@functools.cache
+def load_tool(name: str) -> dict[str, Any]:
+    """What stands in the file of a tool, by name."""
+    return runpy.run_path(str(TOOLS / f'{name}.py'))
+
+
+def call(
+    capsys: pytest.CaptureFixture, tool: str, *arguments: Any
+) -> tuple[int, str]:
+    """A tool in this process: its exit code and what it said."""
+    capsys.readouterr()
+    code: Any = 0
+    try:
+        load_tool(tool)['main']([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def run(
+    command: Sequence[Any], folder: Path, **environment: str
+) -> tuple[int, str]:
+    """A process of its own: its exit code and what it said."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=os.environ | {'OMP_NUM_THREADS': '1'} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def run_python(
+    folder: Path, *arguments: Any, **environment: str
+) -> tuple[int, str]:
+    return run([sys.executable, *arguments], folder, **environment)
+
+
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        return str(free.getsockname()[1])

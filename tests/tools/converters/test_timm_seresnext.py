@@ -1,0 +1,26 @@
+"""Weights of timm's SE-ResNeXt in a file of ours."""
+
+import pytest
+import torch
+
+
+def test_weights(convert, tmp_path):
+    state = {'conv1.weight': torch.rand(64, 3, 7, 7), 'fc.bias': torch.ones(9)}
+    torch.save({'state_dict': state}, tmp_path / 'timm.pth')
+    target = tmp_path / 'pretrain' / 'seresnext50_32x4d.pth'
+    assert convert('timm_seresnext', tmp_path / 'timm.pth', target)[0] == 0
+    converted = torch.load(target, weights_only=True)['state_dict']
+    assert list(converted) == ['conv1.weight']
+    assert torch.equal(converted['conv1.weight'], state['conv1.weight'])
+
+
+@pytest.mark.parametrize('content', [None, b'', b'no weights', bytes(400)])
+def test_a_file_without_weights_is_one_sentence(convert, content, tmp_path):
+    source, target = tmp_path / 'model.bin', tmp_path / 'out.pth'
+    if content is not None:
+        source.write_bytes(content)
+    code, said = convert('timm_seresnext', source, target)
+    assert code == 1
+    problem = 'does not exist' if content is None else 'cannot be read as'
+    assert f"'{source}' {problem}" in said
+    assert not target.exists()
