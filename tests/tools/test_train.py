@@ -5,6 +5,7 @@ from pathlib import Path
 
 import mmseg
 import pytest
+import torch
 from mmengine.config import Config
 from mmengine.utils import is_installed
 
@@ -117,6 +118,19 @@ def test_a_sum_for_one_head(train, parts):
         assert f'{term}: ' in last
     assert 'aux.loss_lovasz' not in last
     assert 'nan' not in last
+
+
+def test_resume_continues_without_a_scan(tmp_path, train, parts):
+    arguments = [DEMO, '--loss', EAGER, '--no-validate', '--work-dir', 'w']
+    options = ['--cfg-options', *roots(parts), *SHORT]
+    assert train(*arguments, *options)[0] == 0
+    options[options.index('train_cfg.max_iters=2')] = 'train_cfg.max_iters=4'
+    code, said = train(*arguments, '--resume', *options)
+    assert code == 0, said[-3000:]
+    assert 'Reading labels' not in said
+    saved = torch.load(tmp_path / 'w/iter_4.pth', weights_only=False)
+    assert saved['meta']['iter'] == 4
+    assert sum(saved['meta']['class_stats']['counts']) == 6 * 64 * 48
 
 
 def test_the_screen_has_what_a_person_needs(tmp_path, parts):
