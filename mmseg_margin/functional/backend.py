@@ -25,7 +25,7 @@ from .kernels import Classes, PixelTerms, Rules
 BACKENDS = ('auto', 'compiled', 'eager')
 # Scores of a chunk for each thread: few enough for the cache, and pixels
 # enough to outweigh the cost of a call. A GPU wants more of both.
-EAGER_SCORES, EAGER_PIXELS = 160_000, 2_040
+EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
 COMPILED_SCORES, COMPILED_PIXELS = 310_000, 4_080
 GPU_SCORES, GPU_PIXELS = 8_000_000, 65_536
 

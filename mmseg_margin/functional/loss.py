@@ -6,10 +6,9 @@ from torch import Tensor
 from mmseg_margin.errors import SettingError
 
 from .backend import make_plan
+from .guards import first_derivative_only, uncompiled
 from .labels import check_shapes, known_labels
-from .once import first_derivative_only
-from .terms import PerClass, Tables, Terms
-from .uncompiled import uncompiled
+from .terms import PerClass, Terms
 
 HISTOGRAM_STRIDE = 4
 
@@ -20,17 +19,10 @@ def margin_calibration_loss(
     rho_0k: PerClass,
     rho_k0: PerClass,
     *,
-    form: str = 'paper',
-    pos_weight: PerClass | str = 1.0,
-    neg_weight: PerClass = 1.0,
-    log_base: float | str = 2,
-    focus: float = 0.0,
-    levels: int = 64,
-    log_share: float = 0.0,
-    tables: Tables = None,
     ignore_index: int = 255,
     reduction: str = 'mean',
     backend: str = 'auto',
+    **settings,
 ) -> Tensor:
     """Margin-calibrated log-loss (Eq. 16) with a closed-form gradient.
 
@@ -40,29 +32,34 @@ def margin_calibration_loss(
         labels: (N, ...), integers in [0, K) or ``ignore_index``.
         rho_0k: Offsets of the background terms, (K,) or a number.
         rho_k0: Offsets of the foreground terms, (K,) or a number.
-        form: ``'paper'`` measures every class against the best other class,
-            ``'target'`` the background classes against the label,
-            ``'softmax'`` takes one logarithm for all of them, ``'jaccard'``
-            weights the probabilities by what they cost the IoU.
-        pos_weight: Weight of the foreground term by the label's class, (K,),
-            a number, or ``'num_classes'``.
-        neg_weight: Weight of each class's background terms, (K,) or a number;
-            the softmax and the Jaccard form have no such terms.
-        log_base: Base of the logarithm, 2 in the paper, or ``'e'``.
-        focus: How strongly the terms beyond their margin are played down; 0
-            in the paper.
-        levels: Levels of error that the Jaccard form tells apart.
-        log_share: How much of the softmax form, with its ``pos_weight`` and
-            ``focus``, the Jaccard form adds to the error of the label.
-        tables: Weights (2, K, L) of the Jaccard form, or a function that
-            makes them from the batch's error histograms (2, K, L), which are
-            counted on every fourth pixel in both directions. None for the
-            weights of this batch alone: then it is Lovasz-softmax.
         ignore_index: Label of the pixels that are left out.
         reduction: ``'none'`` for (N, ...), ``'sum'``, or ``'mean'`` over the
             labelled pixels; 0 if there is none.
         backend: ``'compiled'``, ``'eager'``, or ``'auto'``: compiled where a
             compiler is present.
+        **settings: Any of
+
+            - ``form='paper'``: ``'paper'`` measures every class against the
+              best other class, ``'target'`` the background classes against the
+              label, ``'softmax'`` takes one logarithm for all of them,
+              ``'jaccard'`` weights the probabilities by what they cost the
+              IoU.
+            - ``pos_weight=1``: Weight of the foreground term by the label's
+              class, (K,), a number, or ``'num_classes'``.
+            - ``neg_weight=1``: Weight of each class's background terms, (K,)
+              or a number; the softmax and the Jaccard form have no such terms.
+            - ``log_base=2``: Base of the logarithm, 2 in the paper, or
+              ``'e'``.
+            - ``focus=0``: How strongly the terms beyond their margin are
+              played down; 0 in the paper.
+            - ``levels=64``: Levels in which the Jaccard form counts errors.
+            - ``log_share=0``: Share of the softmax form, with its
+              ``pos_weight`` and ``focus``, that is added to the Jaccard form.
+            - ``tables=None``: Weights (2, K, L + 1) of the Jaccard form at the
+              borders of L levels, or a function that makes them from the
+              batch's error histograms (2, K, L), which are counted on every
+              fourth pixel in both directions. None for the weights of this
+              batch alone: then it is Lovasz-softmax.
 
     Example:
         >>> from mmseg_margin.functional import margin_offsets
@@ -71,7 +68,7 @@ def margin_calibration_loss(
         >>> loss = margin_calibration_loss(
         ...     scores, torch.tensor([0]), rho_0k, rho_k0, backend='eager')
         >>> round(float(loss), 4)
-        1.9126
+        1.9135
     """
     check_reduction(reduction)
     pixel_loss = pixel_calibration_loss(
@@ -79,16 +76,9 @@ def margin_calibration_loss(
         labels,
         rho_0k,
         rho_k0,
-        form=form,
-        pos_weight=pos_weight,
-        neg_weight=neg_weight,
-        log_base=log_base,
-        focus=focus,
-        levels=levels,
-        log_share=log_share,
-        tables=tables,
         ignore_index=ignore_index,
         backend=backend,
+        **settings,
     )
     if reduction == 'none':
         return pixel_loss

@@ -32,7 +32,7 @@ class LossSettings:
         focus: How strongly terms beyond their margin are played down.
         class_mean: Whether a pixel's terms are averaged over the classes
             instead of summed.
-        levels: Levels of error that the Jaccard form tells apart.
+        levels: Levels in which the Jaccard form counts errors.
         memory: Share of the error histograms that the Jaccard form keeps
             from one step to the next.
         batch_share: From 0 to 1: how far the Jaccard form takes the classes'

@@ -12,11 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .backend import make_plan
+from .guards import first_derivative_only, uncompiled
 from .labels import check_shapes, known_labels
-from .loss import HISTOGRAM_STRIDE, check_reduction, margin_calibration_loss
-from .once import first_derivative_only
+from .loss import HISTOGRAM_STRIDE, check_reduction, pixel_calibration_loss
 from .terms import PerClass, Terms
-from .uncompiled import uncompiled
 from .upsampling import upsampled
 
 
@@ -61,6 +60,7 @@ def upsampled_margin_loss(
         **settings: ``form``, ``log_base``, ...
     """
     check_reduction(reduction)
+    settings.update(ignore_index=ignore_index, backend=backend)
     if reduction == 'none':
         scores = F.interpolate(
             low_scores,
@@ -68,26 +68,11 @@ def upsampled_margin_loss(
             mode='bilinear',
             align_corners=align_corners,
         )
-        return margin_calibration_loss(
-            scores,
-            labels,
-            rho_0k,
-            rho_k0,
-            ignore_index=ignore_index,
-            reduction='none',
-            backend=backend,
-            **settings,
+        return pixel_calibration_loss(
+            scores, labels, rho_0k, rho_k0, **settings
         )
-    loss = upsampled_stage(
-        low_scores,
-        labels,
-        rho_0k,
-        rho_k0,
-        align_corners=align_corners,
-        ignore_index=ignore_index,
-        backend=backend,
-        **settings,
-    ).loss
+    settings.update(align_corners=align_corners)
+    loss = upsampled_stage(low_scores, labels, rho_0k, rho_k0, **settings).loss
     if reduction == 'sum':
         return loss
     return loss / (labels != ignore_index).sum().clamp(min=1)

@@ -134,7 +134,7 @@ class Phases:
         """All pixels, about so many at a time."""
         N, K, h, w = self.shape
         self.gradient = torch.zeros_like(self.scores)
-        size = max(1, pixels // (w * self.columns.scale))
+        size = max(1, round(pixels / (w * self.columns.scale)))
         for image, top, phase in itertools.product(
             range(N), range(0, h, size), range(self.rows.scale)
         ):

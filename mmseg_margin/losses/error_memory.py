@@ -56,7 +56,7 @@ class ErrorMemory(nn.Module):
             self.histograms[row, :, level] = 1
 
     def weights(self) -> Tensor:
-        """What the errors of own and other pixels weigh now, (2, K, L)."""
+        """What the errors of own and other pixels weigh now, (2, K, L + 1)."""
         return jaccard_weights(self.share, self.histograms)
 
     @torch.no_grad()

@@ -1,10 +1,11 @@
-"""Functions that an enclosing ``torch.compile`` calls as they are."""
+"""What keeps torch's own transformations away from the closed form."""
 
 import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 P = ParamSpec('P')
 R = TypeVar('R')
@@ -28,3 +29,22 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     # What the compiler looks for before it follows a call.
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call
+
+
+class _FirstDerivativeOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, gradient, source):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        raise RuntimeError(
+            'The margin loss has its gradient in closed form and no second '
+            'derivative: use reference_loss for that, or leave out '
+            'create_graph=True.'
+        )
+
+
+def first_derivative_only(gradient: Tensor, source: Tensor) -> Tensor:
+    """The gradient; part of a graph with its source it raises an error."""
+    return _FirstDerivativeOnly.apply(gradient, source)
