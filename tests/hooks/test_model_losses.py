@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from mmseg_margin.hooks.model_losses import (
+from mmseg_margin.hooks.class_stats_hook import (
     give_stats,
-    load_training_states,
     margin_settings,
-    training_states,
+    modules_with,
 )
 from mmseg_margin.stats import ClassStats
 from tests.hooks.builders import CountingLoss
@@ -47,14 +46,9 @@ def test_counts_arrive(loss_and_model):
     assert margin_settings(receivers) == {'tau': 5.0, 'upsilon': 2.0}
 
 
-def test_states_have_the_names_of_the_plain_model(loss_and_model):
-    loss, model = loss_and_model
-    loss.steps = 7.0
-    assert training_states(model) == {'head.loss': {'steps': [7.0]}}
-    load_training_states(model, {'head.loss': {'steps': [9.0]}})
-    assert loss.steps == 9
-    load_training_states(model, {'other.loss': {'steps': [1.0]}})
-    assert loss.steps == 9
+def test_losses_have_the_names_of_the_plain_model(loss_and_model):
+    _, model = loss_and_model
+    assert set(dict(modules_with(model, 'training_state'))) == {'head.loss'}
 
 
 def test_whole_statistics_are_preferred_to_counts():
@@ -72,4 +66,4 @@ def test_nobody_to_receive():
     model = model_with(nn.ReLU())
     assert give_stats(model, STATS) == []
     assert margin_settings([]) == {}
-    assert training_states(model) == {}
+    assert list(modules_with(model, 'training_state')) == []

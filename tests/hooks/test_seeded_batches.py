@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, SequentialSampler
 
-from mmseg_margin.hooks.seeded_batches import (
+from mmseg_margin.hooks.exact_resume_hook import (
     SeededBatchSampler,
     seed_generators,
 )

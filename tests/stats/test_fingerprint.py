@@ -6,13 +6,12 @@ from itertools import product
 
 import pytest
 
-from mmseg_margin.stats import (
-    LabelRange,
-    collect_stats,
-    fingerprint,
+from mmseg_margin.stats import LabelRange, collect, collect_stats
+from mmseg_margin.stats.annotations import (
+    FileStates,
+    file_states,
+    list_annotations,
 )
-from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.fingerprint import FileStamps, stamp
 from mmseg_margin.stats.loaders import FileLoader
 from tests.layouts import label_array, write_label
 from tests.stats.builders import SIZE, open_set
@@ -20,9 +19,9 @@ from tests.stats.builders import SIZE, open_set
 LABELS = LabelRange(None)
 
 
-def key_of(root, classes='abcd', labels=LABELS, **kwargs):
-    stamps = stamp(list_annotations(open_set(root, **kwargs)))
-    return stamps.fingerprint(classes, labels)
+def key_of(root, labels=LABELS, **kwargs):
+    stats = collect_stats(open_set(root, **kwargs), labels).stats
+    return stats.provenance.fingerprint
 
 
 def counts_of(root):
@@ -31,11 +30,11 @@ def counts_of(root):
 
 def test_shares_add_up_to_the_whole(root):
     samples = list_annotations(open_set(root))
-    whole = stamp(samples)
+    whole = file_states(samples)
     for ranks in (2, 3, 7):
-        shares = [stamp(samples[rank::ranks]) for rank in range(ranks)]
-        assert sum(shares, start=FileStamps()) == whole
-    assert stamp(samples[:5]) != whole
+        shares = [file_states(samples[rank::ranks]) for rank in range(ranks)]
+        assert sum(shares, start=FileStates()) == whole
+    assert file_states(samples[:5]) != whole
 
 
 def same_size(path):
@@ -90,9 +89,10 @@ def test_every_change_is_seen(root, change, folder):
 
 def test_every_setting_is_seen(root):
     settings = [
-        {'classes': 'abce'},
+        {'classes': list('abce')},
+        {'classes': None},
+        {'classes': None, 'labels': LabelRange(5)},
         {'labels': LabelRange(None, 3)},
-        {'labels': LabelRange(5)},
         {'reduce_zero_label': True},
         {'pipeline': [{'type': 'LoadAnnotations'}]},
     ]
@@ -124,12 +124,12 @@ def test_fresh_and_future_files_are_not_trusted(
     then = time.time() - age
     os.utime(path, (then, then))
     # An hour instead of two seconds, which pass too soon on a busy machine.
-    monkeypatch.setattr(fingerprint, 'SAFE_AGE_NS', 3600 * 10**9)
+    monkeypatch.setattr(collect, 'SAFE_AGE_NS', 3600 * 10**9)
     stats = collect_stats(open_set(root), LABELS, cache).stats
     assert stats.provenance.fingerprint == ''
     assert not cache.folder.exists()
     assert 'a\\x1b[2J.png was changed a moment ago' in log()
-    monkeypatch.setattr(fingerprint, 'SAFE_AGE_NS', -3600 * 10**9)
+    monkeypatch.setattr(collect, 'SAFE_AGE_NS', -3600 * 10**9)
     collect_stats(open_set(root), LABELS, cache)
     assert cache.folder.exists() == (age >= 0)
 

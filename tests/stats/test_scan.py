@@ -17,7 +17,7 @@ from torch.utils.data import Subset
 
 from mmseg_margin.datasets import CamVidDataset
 from mmseg_margin.stats import LabelRange, collect_stats
-from mmseg_margin.stats.problems import Kind
+from mmseg_margin.stats.problems import Problem
 from tests.layouts import make_ade20k, make_voc2012
 from tests.processes import FORK, wait_for
 from tests.stats.builders import (
@@ -105,8 +105,8 @@ def test_mixed_pixel_types(tmp_path):
     write_label_file(root, 3, wide.astype(np.uint16))
     dataset = open_set(root)
     collected = check_scan(dataset, [dataset])
-    assert set(collected.problems) == {Kind.WRAPPED}
-    assert '0003.png' in collected.problems[Kind.WRAPPED].first[0][1]
+    assert set(collected.problems) == {Problem.WRAPPED}
+    assert '0003.png' in collected.problems[Problem.WRAPPED].first[0][1]
 
 
 @pytest.mark.skipif(
