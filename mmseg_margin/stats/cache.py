@@ -30,12 +30,6 @@ NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
 NO_WAITING = getattr(os, 'O_NONBLOCK', 0)  # for the other end of a pipe
 
 
-def default_cache_dir() -> Path:
-    """The user's cache folder, shared by all projects and runs."""
-    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-    return Path(base, 'mmseg_margin', 'class_stats')
-
-
 class StatsCache:
     """A folder of ``<fingerprint>.stats``; never a reason to fail.
 
@@ -47,8 +41,11 @@ class StatsCache:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.is_private = folder is None
-        self.folder = Path(os.path.expanduser(folder or default_cache_dir()))
+        self.is_private = not folder
+        if not folder:
+            base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+            folder = Path(base, 'mmseg_margin', 'class_stats')
+        self.folder = Path(os.path.expanduser(folder))
 
     def path_of(self, key: str) -> Path:
         return self.folder / f'{key}.stats'
