@@ -1,5 +1,6 @@
 """Small data sets on disk, and the slow way to count their labels."""
 
+import io
 import struct
 import zlib
 from collections import Counter
@@ -66,6 +67,24 @@ def write_label_file(root: Path, index: int, pixels: np.ndarray) -> Path:
     path = root / 'ann' / f'{index:04d}.png'
     Image.fromarray(pixels).save(path)
     return path
+
+
+def encode(pixels: np.ndarray, fmt: str = 'PNG', **options: Any) -> bytes:
+    """The bytes of an image file."""
+    return _encode(Image.fromarray(pixels), fmt, **options)
+
+
+def encode_palette(pixels: np.ndarray, bits: int, **options: Any) -> bytes:
+    """The lowest bits of the pixels, which are indices of colours."""
+    image = Image.fromarray(pixels & (2**bits - 1))
+    image.putpalette([7 * i % 256 for i in range(3 * 2**bits)])
+    return _encode(image, 'PNG', bits=bits, **options)
+
+
+def _encode(image: Image.Image, fmt: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, fmt, **options)
+    return file.getvalue()
 
 
 def write_png(

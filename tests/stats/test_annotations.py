@@ -26,6 +26,7 @@ def test_wrappers(tmp_path):
         check_scan(dataset, [first, second])
     repeated = check_scan(RepeatDataset(first, 5), [first]).stats
     assert repeated.provenance.files == 3
+    assert repeated.provenance.dataset == 'BaseSegDataset'
     twice = collect_stats(ConcatDataset([first, first]), LABELS).stats
     assert twice.counts == [2 * count for count in once.counts]
 

@@ -142,6 +142,7 @@ def test_lossy_labels_are_named(root):
         (-1, np.float32, 'outside the classes: -1 in 1 file(s)'),
         (0.5, np.float32, '0003.png: values that are not whole numbers'),
         (np.nan, np.float32, '0003.png: values that are not whole numbers'),
+        (np.inf, np.float32, '0003.png: values that are not whole numbers'),
     ],
 )
 def test_numbers_that_are_no_labels(root, value, dtype, message):

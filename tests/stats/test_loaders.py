@@ -1,21 +1,13 @@
 """Loading transforms and file backends, against the real pipeline."""
 
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import TRANSFORMS
 
-from mmseg_margin.stats import collect_stats
-from tests.stats.builders import (
-    LABELS,
-    CountingBackend,
-    check_scan,
-    open_set,
-    write_label_file,
-)
+from tests.stats.builders import check_scan, open_set, write_label_file
 
 
 @TRANSFORMS.register_module()
@@ -69,12 +61,3 @@ def test_no_temporary_folder_is_needed(root, monkeypatch):
     for name in ('gettempdir', 'mkstemp', 'mkdtemp', 'TemporaryDirectory'):
         monkeypatch.setattr(tempfile, name, fail)
     assert not check_scan(open_set(root)).problems
-
-
-def test_labels_come_through_the_file_backend(root):
-    args = {'backend': 'counting'}
-    pipeline = [{'type': 'LoadAnnotations', 'backend_args': args}]
-    CountingBackend.read.clear()
-    collect_stats(open_set(root, pipeline=pipeline), LABELS)
-    names = sorted(Path(path).name for path in CountingBackend.read)
-    assert names == [f'{index:04d}.png' for index in range(6)]

@@ -1,6 +1,5 @@
 """Label files as no data set should have them, for hypothesis to choose."""
 
-import io
 import struct
 import zlib
 from collections.abc import Callable
@@ -8,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from PIL import Image
 
-from tests.stats.builders import write_png
+from tests.stats.builders import encode, encode_palette, png_chunk, write_png
 
 SIDES = st.integers(1, 40)
 MAX_MUTATIONS = 4
@@ -22,20 +20,6 @@ class LabelFile(NamedTuple):
 
     content: bytes
     pixels: np.ndarray | None
-
-
-def encode(pixels: np.ndarray, fmt: str = 'PNG', **options) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, fmt, **options)
-    return file.getvalue()
-
-
-def encode_palette(pixels: np.ndarray, bits: int) -> bytes:
-    image = Image.fromarray(pixels & (2**bits - 1))
-    image.putpalette([7 * i % 256 for i in range(3 * 2**bits)])
-    file = io.BytesIO()
-    image.save(file, 'PNG', bits=bits)
-    return file.getvalue()
 
 
 # Those that keep every pixel as it is.
@@ -81,9 +65,7 @@ OTHERS: dict[str, Callable[[np.ndarray], bytes]] = {
 
 
 def _insert_chunk(png: bytes, name: bytes, data: bytes) -> bytes:
-    checksum = struct.pack('>I', zlib.crc32(name + data))
-    chunk = struct.pack('>I', len(data)) + name + data + checksum
-    return png[:33] + chunk + png[33:]  # behind the header
+    return png[:33] + png_chunk(name, data) + png[33:]  # behind the header
 
 
 def _flip_bit(content: bytearray, where: int, value: int) -> None:
