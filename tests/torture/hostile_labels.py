@@ -68,40 +68,29 @@ def _insert_chunk(png: bytes, name: bytes, data: bytes) -> bytes:
     return png[:33] + png_chunk(name, data) + png[33:]  # behind the header
 
 
-def _flip_bit(content: bytearray, where: int, value: int) -> None:
-    content[where] ^= 1 << value % 8
-
-
-def _set_byte(content: bytearray, where: int, value: int) -> None:
-    content[where] = value
-
-
-def _truncate(content: bytearray, where: int, value: int) -> None:
-    del content[where:]
-
-
-def _repeat(content: bytearray, where: int, value: int) -> None:
-    content[where:where] = content[where : where + value]
-
-
-def _drop(content: bytearray, where: int, value: int) -> None:
-    del content[where : where + value]
-
-
-def _append(content: bytearray, where: int, value: int) -> None:
-    content += bytes([value]) * where
-
-
-def _declare_size(content: bytearray, where: int, value: int) -> None:
+def _declare_size(content: bytes, where: int, value: int) -> bytes:
     """Another size in the header of a PNG, with the checksum it needs."""
-    if content[12:16] == b'IHDR' and len(content) >= 33:
-        content[16:24] = struct.pack('>II', 1 << where % 16, 1 + 50 * value)
-        content[29:33] = struct.pack('>I', zlib.crc32(content[12:29]))
+    if content[12:16] != b'IHDR' or len(content) < 33:
+        return content
+    size = struct.pack('>II', 1 << where % 16, 1 + 50 * value)
+    header = png_chunk(b'IHDR', size + content[24:29])
+    return content[:8] + header + content[33:]
 
 
-MUTATIONS = (
-    *(_flip_bit, _flip_bit, _set_byte, _truncate),
-    *(_repeat, _drop, _append, _declare_size),
+def _set_byte(content: bytes, where: int, value: int) -> bytes:
+    return content[:where] + bytes([value]) + content[where + 1 :]
+
+
+# Of the content, a place in it and a byte.
+MUTATIONS: tuple[Callable[[bytes, int, int], bytes], ...] = (
+    lambda x, where, value: _set_byte(x, where, x[where] ^ 1 << value % 8),
+    lambda x, where, value: _set_byte(x, where, x[where] ^ 1 << value % 8),
+    _set_byte,
+    lambda x, where, value: x[:where],
+    lambda x, where, value: x[:where] + x[where : where + value] + x[where:],
+    lambda x, where, value: x[:where] + x[where + value :],
+    lambda x, where, value: x + bytes([value]) * where,
+    _declare_size,
 )
 
 
@@ -113,12 +102,12 @@ def label_files(draw: st.DrawFn) -> LabelFile:
     high = draw(st.sampled_from([2, 5, 256]))
     pixels = rng.integers(0, high, (height, width)).astype(np.uint8)
     name = draw(st.sampled_from([*LOSSLESS, *LOSSLESS, *OTHERS]))
-    content = bytearray((LOSSLESS | OTHERS)[name](pixels))
+    content = (LOSSLESS | OTHERS)[name](pixels)
     number = draw(st.integers(0, MAX_MUTATIONS))
     for _ in range(number):
         if content:
             mutate = draw(st.sampled_from(MUTATIONS))
             where = draw(st.integers(0, 2**20)) % len(content)
-            mutate(content, where, draw(st.integers(0, 255)))
+            content = mutate(content, where, draw(st.integers(0, 255)))
     is_known = name in LOSSLESS and number == 0
-    return LabelFile(bytes(content), pixels if is_known else None)
+    return LabelFile(content, pixels if is_known else None)
