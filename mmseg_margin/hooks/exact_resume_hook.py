@@ -14,11 +14,7 @@ from mmengine.registry import DATA_SAMPLERS
 from mmseg.registry import HOOKS
 from torch.utils.data import BatchSampler, DataLoader
 
-from mmseg_margin.compat import (
-    draw_batches_from,
-    is_endless,
-    loader_settings,
-)
+from mmseg_margin.compat import draw_batches_from, is_endless, loader_settings
 from mmseg_margin.errors import SettingError
 
 # What the seeded loader has in common with the one that it replaces.
@@ -76,11 +72,9 @@ class ExactResumeHook(Hook):
             default_args={'dataset': loader.dataset, 'seed': self.seed},
         )
         batches = SeededBatchSampler(
-            sampler,
-            loader.batch_size,
-            loader.drop_last,
-            self.seed,
-            runner.iter,
+            *(sampler, loader.batch_size, loader.drop_last),
+            seed=self.seed,
+            first=runner.iter,
             endless=is_endless(runner.train_loop),
         )
         kept = {name: getattr(loader, name) for name in KEPT}
@@ -123,9 +117,7 @@ class SeededBatchSampler(BatchSampler):
     ranks that share a batch.
 
     Args:
-        sampler: Indices of this rank.
-        batch_size: Samples of a batch on this rank.
-        drop_last: Whether to leave out an incomplete batch.
+        args: Those of a ``BatchSampler``, of this rank.
         seed: The same on all ranks.
         first: Number of the first batch.
         endless: Whether the sampler starts again when it is through; its
@@ -133,15 +125,9 @@ class SeededBatchSampler(BatchSampler):
     """
 
     def __init__(
-        self,
-        sampler: torch.utils.data.Sampler,
-        batch_size: int,
-        drop_last: bool,
-        seed: int,
-        first: int,
-        endless: bool,
+        self, *args: Any, seed: int, first: int, endless: bool
     ) -> None:
-        super().__init__(sampler, batch_size, drop_last)
+        super().__init__(*args)
         self.seed = seed
         self.number = first
         self.endless = endless

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
+from operator import add
 from reprlib import repr as short
 from typing import Any
 
@@ -39,19 +40,14 @@ class Provenance:
 
     def merge(self, other: 'Provenance') -> 'Provenance':
         """Where the sum of both statistics comes from."""
-
-        def joined(name: str) -> str:
-            values = (getattr(self, name), getattr(other, name))
-            return ' + '.join(dict.fromkeys(filter(None, values)))
-
         both = f'{self.fingerprint}+{other.fingerprint}'
         return Provenance(
-            dataset=joined('dataset'),
-            files=self.files + other.files,
-            mapping=joined('mapping'),
-            ignore_index=self.ignore_index,
-            fingerprint=hashlib.sha256(both.encode()).hexdigest(),
-            version=joined('version'),
+            _joined(self.dataset, other.dataset),
+            self.files + other.files,
+            _joined(self.mapping, other.mapping),
+            self.ignore_index,
+            hashlib.sha256(both.encode()).hexdigest(),
+            _joined(self.version, other.version),
         )
 
 
@@ -112,16 +108,11 @@ class ClassStats:
                 'classes differ, so the statistics cannot be merged: '
                 f'{self.classes} and {other.classes}.'
             )
-
-        def added(name: str) -> list[int]:
-            pairs = zip(getattr(self, name), getattr(other, name), strict=True)
-            return [a + b for a, b in pairs]
-
         return ClassStats(
             self.classes,
-            added('counts'),
-            added('images'),
-            added('image_pixels'),
+            list(map(add, self.counts, other.counts)),
+            list(map(add, self.images, other.images)),
+            list(map(add, self.image_pixels, other.image_pixels)),
             self.ignored + other.ignored,
             self.provenance.merge(other.provenance),
         )
@@ -191,6 +182,10 @@ class ClassStats:
             raise SettingError(
                 f'{path} does not hold class statistics: {error}'
             ) from error
+
+
+def _joined(*texts: str) -> str:
+    return ' + '.join(dict.fromkeys(filter(None, texts)))
 
 
 def _check_int(name: str, value: object, lowest: int | None = 0) -> None:

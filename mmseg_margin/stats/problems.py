@@ -101,21 +101,17 @@ class Problems(dict[Problem, ProblemFiles]):
     """The files of a data set by what is wrong with them."""
 
     def note(
-        self,
-        position: int,
-        kind: Problem,
-        text: str,
-        values: Iterable[int] = (),
+        self, place: int, what: Problem, text: str, values: Iterable[int] = ()
     ) -> None:
         """Note one file; ``text`` names it and says what is wrong."""
-        self.add({kind: ProblemFiles(1, [(position, text)], Counter(values))})
+        self.add({what: ProblemFiles(1, [(place, text)], Counter(values))})
 
     def add(self, others: dict[Problem, ProblemFiles]) -> None:
         """Add the problems of another part of the scan."""
-        for kind, other in others.items():
-            files = self.setdefault(kind, ProblemFiles())
+        for what, other in others.items():
+            files = self.setdefault(what, ProblemFiles())
             files.count += other.count
-            # By position in the data set: the same ten whoever scanned them.
+            # By place in the data set: the same ten whoever scanned them.
             files.first = sorted(files.first + other.first)[:FILES_SHOWN]
             files.values.update(other.values)
 
@@ -177,9 +173,8 @@ def check_image(path: str, label_size: Size | None) -> Found | None:
         return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
     if label_size is None or label_size == size:
         return None
-    (width, height), (columns, rows) = size, label_size
-    text = f'{path}: image {width}x{height}, label {columns}x{rows}'
-    return Problem.SIZE, text
+    sizes = 'image {}x{}, label {}x{}'.format(*size, *label_size)
+    return Problem.SIZE, f'{path}: {sizes}'
 
 
 def _reason(error: BaseException) -> str:

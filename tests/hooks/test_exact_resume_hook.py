@@ -108,8 +108,9 @@ class Draws:
 
 def batches(count, first=0, workers=0, endless=True, seed=7):
     draws = Draws()
+    parts = SequentialSampler(draws), 2, False
     sampler = SeededBatchSampler(
-        SequentialSampler(draws), 2, False, seed, first, endless
+        *parts, seed=seed, first=first, endless=endless
     )
     loader = DataLoader(
         draws, batch_sampler=sampler, num_workers=workers, collate_fn=list
