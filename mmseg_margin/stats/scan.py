@@ -70,8 +70,7 @@ def scan_on_all_ranks(
     found = None
     try:
         sums, problems = scan(share, labels, num_threads, rank == 0)
-        names = _digest_of_names(annotations) if world_size > 1 else ''
-        found = problems, names
+        found = problems, *_digests_of_names(annotations)
     finally:  # a rank that fails tells the others, so that none waits for it
         parts = dist.all_gather_object(found)
     failed = [i for i, part in enumerate(parts) if part is None]
@@ -79,25 +78,37 @@ def scan_on_all_ranks(
         raise DataSetError(
             f'Reading the labels failed on rank {failed}: see the error there.'
         )
-    if len({names for _, names in parts}) > 1:
+    problems_of_ranks, names, names_of_next = zip(*parts, strict=True)
+    if names_of_next != names[1:] + names[:1]:
         raise DataSetError(
             'The ranks do not see the same label files: check that every '
             'node has the same data set at the same place.'
         )
     dist.all_reduce(torch.from_numpy(sums))
     problems = Problems()
-    for part, _ in parts:
+    for part in problems_of_ranks:
         problems.add(part)
     if np.flatnonzero(sums[3]).tolist() != [0, 255]:
         problems.pop(Problem.BINARY_MASK, None)
     return sums, problems
 
 
-def _digest_of_names(annotations: Annotations) -> str:
-    digest = hashlib.sha256()
-    for annotation in annotations:
-        digest.update(os.fsencode(annotation.label_path) + b'\0')
-    return digest.hexdigest()
+def _digests_of_names(annotations: Annotations) -> list[str]:
+    """Of the labels of this rank and of those of the next.
+
+    If neighbours agree on these, every label is read by exactly one rank,
+    and none of them has to look at more than two shares.
+    """
+    rank, world_size = dist.get_dist_info()
+    if world_size == 1:
+        return ['', '']
+    digests = []
+    for share in (rank, (rank + 1) % world_size):
+        digest = hashlib.sha256(b'%d' % len(annotations))
+        for annotation in annotations[share::world_size]:
+            digest.update(os.fsencode(annotation.label_path) + b'\0')
+        digests.append(digest.hexdigest())
+    return digests
 
 
 def scan(

@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from mmengine.dist import get_rank
 
 from tests.hooks.builders import ON_CPU, labels_read, losses, make_runner
 from tests.processes import run_ranks
-from tests.stats.builders import write_label_file
+from tests.stats.builders import write_label_file, write_set
 
 
 def train_rank(root, work_dir, loader):
@@ -77,3 +78,13 @@ def test_a_rank_that_fails_does_not_leave_the_others_waiting(train):
         'error': 'NotImplementedError',
         'message': 'a fault in the code, not in a file',
     }
+
+
+def test_ranks_that_see_other_files_are_stopped(root, tmp_path):
+    roots = root, write_set(tmp_path / 'elsewhere', 5)
+
+    def train_somewhere():
+        return train_rank(roots[get_rank()], tmp_path, 'LoadAnnotations')
+
+    for rank in run_ranks(2, train_somewhere, tmp_path / 'ranks'):
+        assert 'do not see the same label files' in rank['message']
