@@ -74,6 +74,14 @@ class CountingLoss(nn.Module):
         )
 
 
+class Wrapper(nn.Module):
+    """Like DistributedDataParallel, which keeps the model in ``module``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
 def head(loss: Any, **kwargs: Any) -> dict[str, Any]:
     """A head of one convolution for the four classes of the test set."""
     return {

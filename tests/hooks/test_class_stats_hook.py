@@ -22,6 +22,7 @@ from mmseg_margin.stats import ClassStats, class_weights
 from tests.hooks.builders import (
     COUNTING,
     CountingLoss,
+    Wrapper,
     head,
     labels_read,
     log_of,
@@ -208,14 +209,6 @@ def test_weighted_loss_of_this_package(root, tmp_path):
     (hook,) = (x for x in runner.hooks if isinstance(x, ClassStatsHook))
     expected = hook.stats.class_weights('median')
     assert found.class_weight.tolist() == pytest.approx(expected)
-
-
-class Wrapper(nn.Module):
-    """Like DistributedDataParallel, which keeps the model in ``module``."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
 
 
 def model_with(loss: nn.Module) -> nn.Module:
