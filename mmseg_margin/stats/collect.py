@@ -68,12 +68,10 @@ def collect_stats(
     classes = [str(name) for name in named]
     if classes:
         labels = LabelRange(len(classes), labels.ignore_index)
-    ignored = labels.ignore_index
     started = time.time_ns()
     before = _states_on_all_ranks(annotations)
-    key = fingerprint(
-        JSON_FORMAT, classes, labels.num_classes, ignored, before.digest
-    )
+    settings = classes, labels.num_classes, labels.ignore_index
+    key = fingerprint(JSON_FORMAT, *settings, before.digest)
     if labels.num_classes and not classes:
         classes = _numbered(labels.num_classes)
     answer: list[Any] = [None]
@@ -95,7 +93,7 @@ def collect_stats(
         dataset=source,
         files=len(annotations),
         mapping='; '.join(sorted(before.mappings)),
-        ignore_index=ignored,
+        ignore_index=labels.ignore_index,
         fingerprint='' if unsafe else key,
         version=__version__,
     )
