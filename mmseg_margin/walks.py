@@ -37,11 +37,11 @@ def as_list(value: Any) -> list:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def value_of(node: Any, name: str) -> Any:
+def value_of(node: Any, name: str, default: Any = None) -> Any:
     """A setting of a config or an attribute of what was built from it."""
     if isinstance(node, Mapping):
-        return node.get(name)
-    return getattr(node, name, None)
+        return node.get(name, default)
+    return getattr(node, name, default)
 
 
 def leaf_datasets(dataset: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from yapf.yapflib import yapf_api
 
 from mmseg_margin.compat import switch_on
-from mmseg_margin.stats import fingerprint
+from mmseg_margin.stats import collect
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
 # tests show what an unsafe load would have done.
@@ -16,7 +16,7 @@ switch_on()
 os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 
 # The data sets of the tests are younger than what the cache would trust.
-fingerprint.SAFE_AGE_NS = -(10**12)
+collect.SAFE_AGE_NS = -(10**12)
 
 # mmengine formats the config of every runner four times, which is most of
 # the time of a test that builds one.

@@ -3,8 +3,10 @@
 import pytest
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import ConcatDataset
+from mmengine.registry import init_default_scope
 from mmseg.models import FCNHead
-from mmseg.models.decode_heads import IterativeDecodeHead, STDCHead
+from mmseg.models.decode_heads import IterativeDecodeHead
+from mmseg.registry import MODELS
 from torch import nn
 from torch.utils.data import Subset
 
@@ -19,6 +21,7 @@ from mmseg_margin.walks import (
     predicts_boundaries,
     registered_name,
 )
+from tests.hooks.builders import Wrapper, head
 from tests.stats.builders import open_set, write_set
 
 
@@ -60,41 +63,26 @@ def test_an_import_is_added_to_those_there_are():
     assert cfg.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
 
 
-def head(kind=FCNHead, **settings):
-    return kind(
-        in_channels=4, channels=4, num_convs=1, num_classes=3, **settings
-    )
-
-
-class Wrapper(nn.Module):
-    """Like DistributedDataParallel, which keeps the model in ``module``."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-
 def test_heads_have_the_same_names_in_model_and_config():
-    fcn = {'type': 'FCNHead'}
-    config = ConfigDict(
-        decode_head={'type': IterativeDecodeHead, 'kernel_generate_head': fcn},
-        auxiliary_head=[fcn, {'type': 'STDCHead'}],
-    )
-    iterative = IterativeDecodeHead(
-        num_stages=0,
-        kernel_generate_head=dict(
-            fcn, in_channels=4, channels=4, num_classes=3
-        ),
-        kernel_update_head=[],
-    )
+    init_default_scope('mmseg')
+    fcn = head({'type': 'CrossEntropyLoss'})
+    iterative = {
+        'type': IterativeDecodeHead,
+        'num_stages': 0,
+        'kernel_generate_head': fcn,
+        'kernel_update_head': [],
+    }
+    others = [fcn, {**fcn, 'type': 'STDCHead'}]
     model = nn.ModuleDict(
         {
-            'decode_head': iterative,
-            'auxiliary_head': nn.ModuleList([head(), head(STDCHead)]),
+            'decode_head': MODELS.build(iterative),
+            'auxiliary_head': nn.ModuleList(map(MODELS.build, others)),
         }
     )
     built = heads_of_model(Wrapper(model))
-    written = heads_of_config(config)
+    written = heads_of_config(
+        ConfigDict(decode_head=iterative, auxiliary_head=others)
+    )
     assert {*built} == {*written}
     for name in written:
         is_boundary = name == 'auxiliary_head.1'

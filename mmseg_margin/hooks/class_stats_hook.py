@@ -1,12 +1,25 @@
-"""ClassStatsHook: label statistics and label check before the training."""
+"""ClassStatsHook: label statistics and label check before the training.
 
+Losses are found by what they can do, under any wrapper: ``set_class_stats``
+or ``set_class_counts`` to receive statistics, ``training_state`` and
+``load_training_state`` to survive a resume.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
+from mmseg.models.losses import CrossEntropyLoss
 from mmseg.registry import HOOKS
+from torch import nn
 
+from mmseg_margin.compat import weight_cross_entropy
 from mmseg_margin.errors import SettingError
+from mmseg_margin.losses.weighted_cross_entropy_loss import (
+    weighted_cross_entropy,
+)
 from mmseg_margin.stats import (
     META_KEY,
     ClassStats,
@@ -16,15 +29,7 @@ from mmseg_margin.stats import (
     format_table,
     stats_of_checkpoint,
 )
-
-from .model_losses import (
-    announce_classes,
-    give_stats,
-    load_training_states,
-    margin_settings,
-    set_class_weights,
-    training_states,
-)
+from mmseg_margin.walks import heads_of_model, modules, predicts_boundaries
 
 STATE_KEY = 'margin_state'
 ON_PROBLEM = ('error', 'warn')
@@ -84,7 +89,9 @@ class ClassStatsHook(Hook):
 
     def before_run(self, runner: Any) -> None:
         """Let the losses' buffers have their size before they are copied."""
-        announce_classes(runner.model)
+        for head in heads_of_model(runner.model).values():
+            for _, loss in modules_with(head, 'expect_classes'):
+                loss.expect_classes(head.num_classes)
 
     def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Remember what a checkpoint holds until it is known to be ours."""
@@ -117,10 +124,78 @@ class ClassStatsHook(Hook):
         settings = margin_settings(receivers)
         table = format_table(report.stats, **settings, weights=weights)
         print_log(table, logger='current')
-        load_training_states(model, meta.get(STATE_KEY, {}))
+        states = meta.get(STATE_KEY, {})
+        for name, loss in modules_with(model, 'load_training_state'):
+            if name in states:
+                loss.load_training_state(states[name])
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Keep the statistics and the running state of the losses."""
         if self.stats is not None:
             checkpoint['meta'][META_KEY] = self.stats.to_dict()
-            checkpoint['meta'][STATE_KEY] = training_states(runner.model)
+            losses = modules_with(runner.model, 'training_state')
+            states = {name: loss.training_state() for name, loss in losses}
+            checkpoint['meta'][STATE_KEY] = states
+
+
+def modules_with(model: nn.Module, method: str) -> Iterator[tuple[str, Any]]:
+    """The modules that can do something, by their names without wrappers."""
+    for name, module in modules(model):
+        if hasattr(module, method):
+            yield name, module
+
+
+def give_stats(
+    model: nn.Module, stats: ClassStats, labels_checked: bool = False
+) -> list[Any]:
+    """Give every module that accepts them the statistics; returns those.
+
+    A loss with an attribute ``labels_checked`` is told whether every label of
+    the data set is known to be valid.
+    """
+    receivers = []
+    for _, module in modules(model):
+        if hasattr(module, 'set_class_stats'):
+            module.set_class_stats(stats)
+        elif hasattr(module, 'set_class_counts'):
+            module.set_class_counts(stats.counts)
+        else:
+            continue
+        if hasattr(module, 'labels_checked'):
+            module.labels_checked = labels_checked
+        receivers.append(module)
+    return receivers
+
+
+def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
+    """Set the class weights of mmseg's softmax cross-entropy losses."""
+    # Such heads have two classes of their own.
+    boundaries = tuple(
+        f'{name}.'
+        for name, head in heads_of_model(model).items()
+        if predicts_boundaries(head)
+    )
+    for name, module in modules(model):
+        is_ce = isinstance(module, CrossEntropyLoss)
+        if not is_ce or name.startswith(boundaries):
+            continue
+        reason = ''
+        if module.use_sigmoid or module.use_mask:
+            reason = 'is not a softmax cross-entropy'
+        elif not weight_cross_entropy(module, weights, weighted_cross_entropy):
+            reason = 'has a class_weight of its own'
+        if reason:
+            print_log(
+                f'{name} {reason}: ClassStatsHook leaves its class weights '
+                'alone.',
+                logger='current',
+                level=logging.WARNING,
+            )
+
+
+def margin_settings(receivers: Sequence[Any]) -> dict[str, float]:
+    """``tau`` and ``upsilon`` of the first loss that has them."""
+    for loss in receivers:
+        if hasattr(loss, 'tau') and hasattr(loss, 'upsilon'):
+            return {'tau': loss.tau, 'upsilon': loss.upsilon}
+    return {}

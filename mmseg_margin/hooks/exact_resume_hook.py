@@ -1,21 +1,27 @@
 """ExactResumeHook: a resumed training ends where an undisturbed one does."""
 
+import random
+from collections.abc import Iterator, Sized
+from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
-from mmengine.dist import broadcast_object_list, get_rank
+import numpy as np
+import torch
+from mmengine.dist import broadcast_object_list, get_dist_info, get_rank
 from mmengine.hooks import Hook
 from mmengine.registry import DATA_SAMPLERS
 from mmseg.registry import HOOKS
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
-from mmseg_margin.compat import (
-    draw_batches_from,
-    is_endless,
-    loader_settings,
-)
+from mmseg_margin.compat import draw_batches_from, is_endless, loader_settings
 from mmseg_margin.errors import SettingError
 
-from .seeded_batches import SeededBatchSampler, seed_generators
+# What the seeded loader has in common with the one that it replaces.
+KEPT = (
+    *('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn'),
+    *('multiprocessing_context', 'prefetch_factor', 'persistent_workers'),
+)
 
 
 @HOOKS.register_module()
@@ -65,22 +71,81 @@ class ExactResumeHook(Hook):
             settings['sampler'],
             default_args={'dataset': loader.dataset, 'seed': self.seed},
         )
-        return DataLoader(
-            loader.dataset,
-            batch_sampler=SeededBatchSampler(
-                sampler,
-                loader.batch_size,
-                loader.drop_last,
-                self.seed,
-                runner.iter,
-                endless=is_endless(runner.train_loop),
-            ),
-            num_workers=loader.num_workers,
-            collate_fn=loader.collate_fn,
-            pin_memory=loader.pin_memory,
-            timeout=loader.timeout,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context,
-            prefetch_factor=loader.prefetch_factor,
-            persistent_workers=loader.persistent_workers,
+        batches = SeededBatchSampler(
+            *(sampler, loader.batch_size, loader.drop_last),
+            seed=self.seed,
+            first=runner.iter,
+            endless=is_endless(runner.train_loop),
         )
+        kept = {name: getattr(loader, name) for name in KEPT}
+        return DataLoader(loader.dataset, batch_sampler=batches, **kept)
+
+
+def seed_generators(*key: int) -> None:
+    """Seed Python, NumPy and torch from a few numbers, well mixed."""
+    words = np.random.SeedSequence(key).generate_state(4)
+    np.random.seed(words)  # noqa: NPY002  (transforms use this generator)
+    random.seed(words.tobytes())
+    torch.manual_seed(int(words.view(np.uint64)[0]))
+
+
+@dataclass
+class SeededBatch(Sized):
+    """Indices that seed the generators, each just before it is used.
+
+    The data loader walks through them wherever it loads the samples, be it in
+    this process or in a worker, and loads each before it asks for the next.
+    """
+
+    indices: list[int]
+    keys: list[tuple[int, int]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[int]:
+        for index, key in zip(self.indices, self.keys, strict=True):
+            seed_generators(*key)
+            yield index
+
+
+class SeededBatchSampler(BatchSampler):
+    """Numbered batches; the n-th is always the same, resumed or not.
+
+    A sample is seeded by the number of samples that all ranks together have
+    drawn before it. So it is augmented in the same way whatever the number of
+    ranks that share a batch.
+
+    Args:
+        args: Those of a ``BatchSampler``, of this rank.
+        seed: The same on all ranks.
+        first: Number of the first batch.
+        endless: Whether the sampler starts again when it is through; its
+            first batches are then skipped. Otherwise it is a whole epoch.
+    """
+
+    def __init__(
+        self, *args: Any, seed: int, first: int, endless: bool
+    ) -> None:
+        super().__init__(*args)
+        self.seed = seed
+        self.number = first
+        self.endless = endless
+
+    def __iter__(self) -> Iterator[SeededBatch]:  # type: ignore[override]
+        batches = super().__iter__()
+        if self.endless:
+            batches = islice(self._epochs(), self.number, None)
+        rank, world_size = get_dist_info()
+        for indices in batches:
+            first = self.number * self.batch_size
+            places = range(first, first + len(indices))
+            keys = [(self.seed, i * world_size + rank) for i in places]
+            yield SeededBatch(indices, keys)
+            self.number += 1
+
+    def _epochs(self) -> Iterator[list[int]]:
+        for epoch in count():
+            if hasattr(self.sampler, 'set_epoch'):
+                self.sampler.set_epoch(epoch)
+            yield from super().__iter__()

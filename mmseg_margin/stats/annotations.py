@@ -1,6 +1,9 @@
-"""From a built data set, through its wrappers, to its annotation files."""
+"""The annotation files of a data set: which they are, and in which state."""
 
-from collections.abc import Iterator
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +13,9 @@ from torch.utils.data import Subset
 
 from mmseg_margin.errors import DataSetError
 
-from .loaders import LabelLoader, make_loader
+from .loaders import Info, PipelineLoader, fastest_loader
 
-Leaf = tuple[Any, LabelLoader]
+MODULUS = 2**256
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class Annotation:
     """One label of the data set, where it is and how to load it."""
 
     position: int
-    info: dict[str, Any]
-    loader: LabelLoader
+    info: Info
+    loader: PipelineLoader
 
     @property
     def label_path(self) -> str:
@@ -30,6 +33,7 @@ class Annotation:
         return str(info.get('seg_map_path') or info.get('img_path', '?'))
 
 
+@dataclass(frozen=True)
 class Annotations:
     """Annotations that are made when asked for; slices are as cheap.
 
@@ -40,33 +44,31 @@ class Annotations:
         rows: Position, leaf and index in the leaf of each, (n, 3).
     """
 
-    def __init__(self, leaves: list[Leaf], rows: NDArray[np.int64]) -> None:
-        self._leaves = leaves
-        self._rows = rows
+    leaves: list[tuple[Any, PipelineLoader]]
+    rows: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __getitem__(self, part: slice) -> 'Annotations':
-        return Annotations(self._leaves, self._rows[part])
+        return Annotations(self.leaves, self.rows[part])
 
     def __iter__(self) -> Iterator[Annotation]:
-        for row in self._rows:
+        for row in self.rows:
             position, leaf, index = row.tolist()
-            dataset, loader = self._leaves[leaf]
+            dataset, loader = self.leaves[leaf]
             yield Annotation(position, dataset.get_data_info(index), loader)
 
 
 def list_annotations(dataset: Any) -> Annotations:
     """Every annotation once: repeats are left out, concatenations kept."""
-    leaves: list[Leaf] = []
+    leaves: list[tuple[Any, PipelineLoader]] = []
     pairs = _walk(dataset, leaves)
-    return Annotations(
-        leaves, np.insert(pairs, 0, np.arange(len(pairs)), axis=1)
-    )
+    rows = np.insert(pairs, 0, np.arange(len(pairs)), axis=1)
+    return Annotations(leaves, rows)
 
 
-def _walk(dataset: Any, leaves: list[Leaf]) -> NDArray[np.int64]:
+def _walk(dataset: Any, leaves: list) -> NDArray[np.int64]:
     """Leaf and index of each sample, (n, 2); adds to ``leaves``."""
     if hasattr(dataset, 'datasets'):  # ConcatDataset
         return np.concatenate([_walk(x, leaves) for x in dataset.datasets])
@@ -82,6 +84,64 @@ def _walk(dataset: Any, leaves: list[Leaf]) -> NDArray[np.int64]:
             'annotation files cannot be found: derive it from '
             'BaseSegDataset, or give class_counts to the loss.'
         )
-    leaves.append((dataset, make_loader(dataset)))
+    leaves.append((dataset, fastest_loader(dataset.pipeline.transforms)))
     indices = np.arange(len(dataset))
     return np.stack([np.full_like(indices, len(leaves) - 1), indices], axis=1)
+
+
+@dataclass(frozen=True)
+class FileStates:
+    """Those of a share of the files; the sum is that of all, however shared.
+
+    Args:
+        digest: Sum of the hashes of all that decides what is counted: the
+            mapping, and path, size and times of label and image.
+        mappings: From stored to delivered values, for people.
+        are_certain: Whether size and times of local files tell of every
+            change.
+        newest: Newest time of a change, in ns, and path.
+    """
+
+    digest: int = 0
+    mappings: frozenset[str] = frozenset()
+    are_certain: bool = True
+    newest: tuple[int, str] = (0, '')
+
+    def __add__(self, other: 'FileStates') -> 'FileStates':
+        return FileStates(
+            (self.digest + other.digest) % MODULUS,
+            self.mappings | other.mappings,
+            self.are_certain and other.are_certain,
+            max(self.newest, other.newest),
+        )
+
+
+def file_states(annotations: Iterable[Annotation]) -> FileStates:
+    """Look at every file from the outside."""
+    return sum(map(_state_of, annotations), start=FileStates())
+
+
+def _state_of(annotation: Annotation) -> FileStates:
+    mapping, label, image = annotation.loader.sources(annotation.info)
+    name = '' if label is not None else annotation.label_path
+    states: list[tuple] = []
+    newest = (0, '')
+    for path in map(os.path.abspath, filter(None, (label, image))):
+        try:
+            stat = os.stat(path)
+        except OSError:
+            states.append((path,))
+            continue
+        # Programs can set back the time of the content, not of the inode.
+        times = stat.st_mtime_ns, stat.st_ctime_ns
+        states.append((path, stat.st_size, *times))
+        newest = max(newest, (max(times), path))
+    digest = fingerprint(annotation.position, mapping, name, *states)
+    return FileStates(
+        int(digest, 16), frozenset([mapping]), label is not None, newest
+    )
+
+
+def fingerprint(*parts: object) -> str:
+    """A hash of anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

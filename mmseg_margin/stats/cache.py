@@ -13,6 +13,7 @@ import re
 import stat
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,6 @@ NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
 NO_WAITING = getattr(os, 'O_NONBLOCK', 0)  # for the other end of a pipe
 
 
-def default_cache_dir() -> Path:
-    """The user's cache folder, shared by all projects and runs."""
-    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-    return Path(base, 'mmseg_margin', 'class_stats')
-
-
 class StatsCache:
     """A folder of ``<fingerprint>.stats``; never a reason to fail.
 
@@ -46,12 +41,13 @@ class StatsCache:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.is_private = folder is None
-        chosen = folder or default_cache_dir()
-        self.folder = Path(os.path.expanduser(chosen))
+        self.is_private = not folder
+        if not folder:
+            base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+            folder = Path(base, 'mmseg_margin', 'class_stats')
+        self.folder = Path(os.path.expanduser(folder))
 
     def path_of(self, key: str) -> Path:
-        """Where the statistics of that fingerprint are."""
         return self.folder / f'{key}.stats'
 
     def load(self, key: str) -> ClassStats | None:
@@ -74,12 +70,10 @@ class StatsCache:
 
     def store(self, stats: ClassStats) -> None:
         """Write under the statistics' fingerprint, whole or not at all."""
-        content = stats.dumps().encode()
+        content, key = stats.dumps().encode(), stats.provenance.fingerprint
+        draft = self.folder / f'.{key}.{uuid.uuid4().hex}.tmp'
         try:
-            self._make_folder()
-            self._remove_abandoned_drafts()
-            key = stats.provenance.fingerprint
-            draft = self.folder / f'.{key}.{uuid.uuid4().hex}.tmp'
+            self._prepare_folder()
             try:
                 with open(draft, 'xb') as file:
                     file.write(_checksum(content) + b'\n' + content)
@@ -104,23 +98,20 @@ class StatsCache:
                 raise OSError('it belongs to another user')
             return file.read(LONGEST_TEXT)
 
-    def _make_folder(self) -> None:
+    def _prepare_folder(self) -> None:
+        """Make it, close it to others, and remove our abandoned drafts."""
         if self.folder.parts[0].startswith('~'):
             raise OSError('the user has no home folder, set cache_dir')
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.is_private:
             self.folder.chmod(0o700)
-
-    def _remove_abandoned_drafts(self) -> None:
         oldest = time.time() - ABANDONED_AFTER_SECONDS
         for draft in self.folder.glob('.*.tmp'):
-            try:
+            with suppress(OSError):  # another run was faster
                 status = draft.lstat()
                 is_old = status.st_mtime < oldest and _is_mine(status)
                 if is_old and DRAFT.fullmatch(draft.name):
                     draft.unlink()
-            except OSError:
-                continue  # another run was faster
 
 
 def stats_of_checkpoint(meta: dict[str, Any]) -> ClassStats | None:

@@ -1,31 +1,34 @@
 """The label check: every problem of data set and heads, with its fix."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmseg.registry import DATASETS
 from torch import nn
 
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.terminal import printable
-from mmseg_margin.walks import leaf_datasets
+from mmseg_margin.walks import (
+    heads_of_config,
+    heads_of_model,
+    leaf_datasets,
+    modules,
+    nodes,
+    predicts_boundaries,
+    value_of,
+)
 
 from .cache import StatsCache
 from .class_stats import ClassStats
-from .collect import Collected, collect_stats
-from .heads import (
-    check_heads,
-    check_ignored_labels,
-    label_heads,
-    tolerates_absent_classes,
-)
-from .problems import FILES_SHOWN, Group, Kind
+from .collect import collect_stats
+from .problems import FILES_SHOWN, Problem, Problems
 from .scan import LabelRange
 
-WARNING_KINDS = (Kind.WRAPPED,)
 VALUES_SHOWN = 8
 MANY_VALUES = 32
+
+Model = nn.Module | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class LabelReport:
 
 def check_labels(
     dataset: Any,
-    model: nn.Module | Mapping[str, Any],
+    model: Model,
     cache: StatsCache | None = None,
     known: ClassStats | None = None,
     num_threads: int | None = None,
@@ -75,25 +78,23 @@ def check_labels(
     """
     if isinstance(dataset, Mapping):
         dataset = _build(dataset)
-    heads = label_heads(model)
-    leaves = leaf_datasets(dataset)
+    heads, leaves = label_heads(model), leaf_datasets(dataset)
     ignored = heads[0].ignore_index if heads else None
     if ignored is None:
         ignored = getattr(leaves[0], 'ignore_index', 255)
     labels = LabelRange(heads[0].num_classes if heads else None, ignored)
-    collected = collect_stats(dataset, labels, cache, known, num_threads)
-    stats = collected.stats
-    errors: list[str] = []
-    warnings: list[str] = []
-    for kind, group in collected.problems.in_order():
-        target = warnings if kind in WARNING_KINDS else errors
-        target.append(_describe(kind, group, collected))
-    errors += check_heads(heads, len(stats.classes))
-    warnings += check_ignored_labels(heads, leaves)
+    stats, problems = collect_stats(dataset, labels, cache, known, num_threads)
+    told = {
+        problem: _describe(problem, problems, stats)
+        for problem in Problem
+        if problem in problems
+    }
+    warnings = [told.pop(Problem.WRAPPED)] if Problem.WRAPPED in told else []
+    errors = [*told.values(), *_check_heads(heads, len(stats.classes))]
+    warnings += _check_ignored_labels(heads, leaves)
     if stats.total:
-        warnings += _check_classes(
-            stats, rare_share, tolerates_absent_classes(model)
-        )
+        tolerant = _tolerates_absent_classes(model)
+        warnings += _check_classes(stats, rare_share, tolerant)
     elif not errors:  # which would explain it
         errors.append(
             'no pixel carries a class\n    likely fix: check ignore_index, '
@@ -115,70 +116,75 @@ def _build(cfg: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _describe(kind: Kind, group: Group, collected: Collected) -> str:
-    headline, fix = kind.value
-    if kind is Kind.VALUE:
-        fix = _fix_values(sorted(group.values), collected)
-        most = group.values.most_common(VALUES_SHOWN)
+def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
+    headline, fix = problem.value
+    files = problems[problem]
+    if problem is Problem.VALUE:
+        fix = _fix_values(sorted(files.values), problems, stats)
+        most = files.values.most_common(VALUES_SHOWN)
         headline += ': ' + ', '.join(
             f'{value} in {count} file(s)' for value, count in sorted(most)
         )
-        if len(group.values) > VALUES_SHOWN:
-            headline += f', {len(group.values) - VALUES_SHOWN} more values'
-    lines = [f'{headline} ({group.count} file(s))']
-    lines += [f'    {printable(text)}' for _, text in group.first]
-    if group.count > FILES_SHOWN:
-        lines.append(f'    ... and {group.count - FILES_SHOWN} more')
-    lines.append(f'    likely fix: {fix}.')
-    return '\n'.join(lines)
+        if len(files.values) > VALUES_SHOWN:
+            headline += f', {len(files.values) - VALUES_SHOWN} more values'
+    lines = [f'{headline} ({files.count} file(s))']
+    lines += [f'    {printable(text)}' for _, text in files.first]
+    if files.count > FILES_SHOWN:
+        lines.append(f'    ... and {files.count - FILES_SHOWN} more')
+    return '\n'.join([*lines, f'    likely fix: {fix}.'])
 
 
-def _fix_values(values: list[int], collected: Collected) -> str:
+def _fix_values(
+    values: list[int], problems: Problems, stats: ClassStats
+) -> str:
     """The likely reason for label values that are no class."""
-    stats = collected.stats
     num_classes = len(stats.classes)
-    ignore_index = stats.provenance.ignore_index
-    if Kind.LOSSY in collected.problems:
+    ignored = stats.provenance.ignore_index
+    if Problem.LOSSY in problems:
         return 'JPEG is lossy, see above: export the labels again as PNG'
     if len(values) > MANY_VALUES:
         return (
             'so many values look like a picture or an interpolated label; '
             'export index maps, losslessly and resized by nearest neighbour'
         )
-    starts_at_one = 0 not in collected.stored_values
-    if values == [num_classes] and not _reduces(stats) and starts_at_one:
-        return (
-            f'the labels run from 1 to {num_classes}, so set '
-            'reduce_zero_label=True in the data set'
-        )
     if values == [num_classes]:
+        starts_at_one = stats.counts[0] == 0 and ignored != 0
+        if starts_at_one and not _reduces_zero_label(stats):
+            return (
+                f'the labels run from 1 to {num_classes}, so set '
+                'reduce_zero_label=True in the data set'
+            )
         return (
             f'if {num_classes} means unlabelled, set '
             f'ignore_index={num_classes} in every head or map it to '
-            f'{ignore_index} in the files; if it is a class, set '
+            f'{ignored} in the files; if it is a class, set '
             f'num_classes={num_classes + 1}; if 0 is an unlabelled '
             'background, set reduce_zero_label=True'
         )
     if values == [255]:
         return (
             '255 usually means unlabelled, and padding writes it, so set '
-            f'ignore_index=255 (it is {ignore_index})'
+            f'ignore_index=255 (it is {ignored})'
         )
     return (
         'map these values to classes or to the ignore index '
-        f'({ignore_index}), or correct num_classes and the list of classes'
+        f'({ignored}), or correct num_classes and the list of classes'
     )
+
+
+def _reduces_zero_label(stats: ClassStats) -> bool:
+    return 'reduce_zero_label=True' in stats.provenance.mapping
 
 
 def _check_classes(
     stats: ClassStats, rare_share: float, tolerates_absent: bool
-) -> Iterable[str]:
+) -> Iterator[str]:
     names = [printable(name) for name in stats.classes]
     counts = dict(zip(names, stats.counts, strict=True))
     absent = [name for name, count in counts.items() if count == 0]
     if absent:
         fix = 'take them out of the list of classes'
-        if _reduces(stats) and absent == names[-1:]:
+        if _reduces_zero_label(stats) and absent == names[-1:]:
             fix = (
                 'reduce_zero_label=True ignores label 0 and moves the others '
                 'down by one; turn it off if 0 is your first class'
@@ -201,5 +207,76 @@ def _check_classes(
         yield f'very rare classes (share of pixels): {", ".join(rare)}'
 
 
-def _reduces(stats: ClassStats) -> bool:
-    return 'reduce_zero_label=True' in stats.provenance.mapping
+class Head(NamedTuple):
+    """The settings of a head that concern labels."""
+
+    name: str
+    num_classes: int
+    ignore_index: int | None
+
+
+def label_heads(model: Model) -> list[Head]:
+    """The heads that learn the data set's classes, of a model or its config.
+
+    Heads that derive labels of their own, such as boundaries, are left out.
+    """
+    found: Mapping[str, Any]
+    if isinstance(model, nn.Module):
+        found = heads_of_model(model)
+    else:
+        found = heads_of_config(model)
+    return [
+        Head(
+            name,
+            value_of(head, 'num_classes'),
+            value_of(head, 'ignore_index', 255),
+        )
+        for name, head in found.items()
+        if value_of(head, 'num_classes') and not predicts_boundaries(head)
+    ]
+
+
+def _tolerates_absent_classes(model: Model) -> bool:
+    """Whether a margin loss of it was told what to do with such classes."""
+    if isinstance(model, nn.Module):
+        settings = (
+            getattr(x, 'offset_settings', None) for _, x in modules(model)
+        )
+        return any(x and x.absent_class != 'error' for x in settings)
+    return any(x.get('absent_class', 'error') != 'error' for x in nodes(model))
+
+
+def _check_heads(heads: list[Head], num_classes: int) -> Iterator[str]:
+    """A sentence for each head of another size, and if they disagree."""
+    for head in heads:
+        if head.num_classes != num_classes:
+            yield (
+                f'{head.name} has num_classes={head.num_classes}, the data '
+                f'set has {num_classes} classes\n    likely fix: set '
+                f'num_classes={num_classes} in {head.name}.'
+            )
+    if len({head.ignore_index for head in heads}) > 1:
+        listing = ', '.join(f'{x.name}: {x.ignore_index}' for x in heads)
+        yield (
+            f'the heads differ in ignore_index ({listing})\n    likely fix: '
+            'give all heads the same ignore_index.'
+        )
+
+
+def _check_ignored_labels(
+    heads: list[Head], leaves: list[Any]
+) -> Iterator[str]:
+    """A sentence if heads and data sets ignore different labels."""
+    declared = {getattr(leaf, 'ignore_index', 255) for leaf in leaves}
+    ignored = {x.ignore_index for x in heads if x.ignore_index is not None}
+    if ignored and declared != ignored:
+        yield (
+            f'the heads ignore label {_join(ignored)}, the data set declares '
+            f'ignore_index={_join(declared)}; padding and rotation write 255 '
+            'unless told otherwise\n    likely fix: use one value in head, '
+            'data set and every seg_pad_val.'
+        )
+
+
+def _join(values: set[int]) -> str:
+    return ', '.join(str(value) for value in sorted(values))

@@ -1,20 +1,23 @@
 """ClassStats: what the annotation files of a data set hold, and its JSON."""
 
-import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields
+from operator import add
+from reprlib import repr as short
 from typing import Any
 
 from mmseg_margin.atomic_write import StrPath, atomic_write_text
 from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.functional import MarginOffsets, margin_offsets
 
-from .json_fields import check_fields, check_int, check_ints, check_texts
 from .weights import class_weights
 
 JSON_FORMAT = 'mmseg_margin.class_stats/1'
 LONGEST_TEXT = 1 << 22
+INT64_MAX = 2**63 - 1
+PER_CLASS = ('counts', 'images', 'image_pixels')
 
 
 @dataclass(frozen=True)
@@ -30,26 +33,21 @@ class Provenance:
 
     def __post_init__(self) -> None:
         for name in ('dataset', 'mapping', 'fingerprint', 'version'):
-            check_texts(f'provenance.{name}', [getattr(self, name)])
-        check_int('provenance.files', self.files)
+            _check_texts(f'provenance.{name}', [getattr(self, name)])
+        _check_int('provenance.files', self.files)
         if self.ignore_index is not None:
-            check_int('provenance.ignore_index', self.ignore_index, None)
+            _check_int('provenance.ignore_index', self.ignore_index, None)
 
     def merge(self, other: 'Provenance') -> 'Provenance':
         """Where the sum of both statistics comes from."""
-
-        def joined(name: str) -> str:
-            values = (getattr(self, name), getattr(other, name))
-            return ' + '.join(dict.fromkeys(filter(None, values)))
-
         both = f'{self.fingerprint}+{other.fingerprint}'
         return Provenance(
-            dataset=joined('dataset'),
-            files=self.files + other.files,
-            mapping=joined('mapping'),
-            ignore_index=self.ignore_index,
-            fingerprint=hashlib.sha256(both.encode()).hexdigest(),
-            version=joined('version'),
+            _joined(self.dataset, other.dataset),
+            self.files + other.files,
+            _joined(self.mapping, other.mapping),
+            self.ignore_index,
+            hashlib.sha256(both.encode()).hexdigest(),
+            _joined(self.version, other.version),
         )
 
 
@@ -74,14 +72,14 @@ class ClassStats:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_texts('classes', self.classes)
+        _check_texts('classes', self.classes)
         if not self.classes:
             raise SettingError('classes is empty: name at least one class.')
         for name in PER_CLASS:
-            check_ints(name, getattr(self, name), len(self.classes))
-        check_int('ignored', self.ignored)
+            _check_ints(name, getattr(self, name), len(self.classes))
+        _check_int('ignored', self.ignored)
         # The sum is checked too, because int64 totals are derived from it.
-        check_int('the sum of counts', sum(self.counts))
+        _check_int('the sum of counts', self.total)
 
     @property
     def total(self) -> int:
@@ -110,50 +108,44 @@ class ClassStats:
                 'classes differ, so the statistics cannot be merged: '
                 f'{self.classes} and {other.classes}.'
             )
-        pairs = {
-            name: zip(getattr(self, name), getattr(other, name), strict=True)
-            for name in PER_CLASS
-        }
         return ClassStats(
             self.classes,
-            **{name: [a + b for a, b in x] for name, x in pairs.items()},
-            ignored=self.ignored + other.ignored,
-            provenance=self.provenance.merge(other.provenance),
+            list(map(add, self.counts, other.counts)),
+            list(map(add, self.images, other.images)),
+            list(map(add, self.image_pixels, other.image_pixels)),
+            self.ignored + other.ignored,
+            self.provenance.merge(other.provenance),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, as written to JSON."""
-        return {'format': JSON_FORMAT, **dataclasses.asdict(self)}
+        return {'format': JSON_FORMAT, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: object) -> 'ClassStats':
         """Validate what :meth:`to_dict` made."""
-        values = check_fields('class statistics', data, ('format', *_FIELDS))
+        values = _check_fields('class statistics', data, cls, 'format')
         if values.pop('format', None) != JSON_FORMAT:
             raise SettingError(
                 f'format is not {JSON_FORMAT!r}: write the file again with '
                 'tools/class_stats.py.'
             )
-        source = check_fields(
-            'provenance', values.pop('provenance', {}), _PROVENANCE_FIELDS
-        )
-        for name in _FIELDS[:-1]:
+        source = values.pop('provenance', {})
+        source = _check_fields('provenance', source, Provenance)
+        for name in ('classes', *PER_CLASS, 'ignored'):
             if name not in values:
                 raise SettingError(f'{name} is missing.')
         stats = cls(**values, provenance=Provenance(**source))
-        stats._check_consistency()
-        return stats
-
-    def _check_consistency(self) -> None:
-        """What a scan cannot find, and weights cannot be derived from."""
-        for index, pixels in enumerate(self.counts):
-            shown_in = self.images[index], self.image_pixels[index]
-            if pixels and (not shown_in[0] or shown_in[1] < pixels):
+        # What a scan cannot find, and weights cannot be derived from.
+        rows = zip(stats.counts, stats.images, stats.image_pixels, strict=True)
+        for index, (count, images, pixels) in enumerate(rows):
+            if count and (not images or pixels < count):
                 raise SettingError(
-                    f'counts[{index}] is {pixels}, which contradicts '
-                    f'images[{index}] = {shown_in[0]} and '
-                    f'image_pixels[{index}] = {shown_in[1]}.'
+                    f'counts[{index}] is {count}, which contradicts '
+                    f'images[{index}] = {images} and '
+                    f'image_pixels[{index}] = {pixels}.'
                 )
+        return stats
 
     def dumps(self) -> str:
         """The text of the JSON file."""
@@ -192,6 +184,54 @@ class ClassStats:
             ) from error
 
 
-PER_CLASS = ('counts', 'images', 'image_pixels')
-_FIELDS = tuple(f.name for f in dataclasses.fields(ClassStats))
-_PROVENANCE_FIELDS = tuple(f.name for f in dataclasses.fields(Provenance))
+def _joined(*texts: str) -> str:
+    return ' + '.join(dict.fromkeys(filter(None, texts)))
+
+
+def _check_int(name: str, value: object, lowest: int | None = 0) -> None:
+    """An integer of int64 range; JSON's true, 1.0 and NaN are not."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise SettingError(f'{name} must be an integer, got {short(value)}.')
+    if lowest is not None and value < lowest:
+        raise SettingError(f'{name} must not be negative, got {short(value)}.')
+    if abs(value) > INT64_MAX:
+        raise SettingError(f'{name} is larger than 2**63 - 1.')
+
+
+def _check_ints(name: str, values: Any, length: int) -> None:
+    _check_list(name, values)
+    if len(values) != length:
+        raise SettingError(
+            f'{name} has {len(values)} values for {length} classes.'
+        )
+    for index, value in enumerate(values):
+        _check_int(f'{name}[{index}]', value)
+
+
+def _check_texts(name: str, values: Any) -> None:
+    """A list of different strings."""
+    _check_list(name, values)
+    for value in values:
+        if not isinstance(value, str):
+            raise SettingError(f'{name} must be text, got {short(value)}.')
+    for value, times in Counter(values).most_common(1):
+        if times > 1:
+            raise SettingError(f'{name} holds {short(value)} more than once.')
+
+
+def _check_list(name: str, values: object) -> None:
+    if not isinstance(values, list):
+        kind = type(values).__name__
+        raise SettingError(f'{name} must be a list, got {kind}.')
+
+
+def _check_fields(
+    name: str, data: object, record: type, *others: str
+) -> dict[str, Any]:
+    """A JSON object with no field but the record's and others, copied."""
+    if not isinstance(data, dict):
+        kind = type(data).__name__
+        raise SettingError(f'{name} must be a JSON object, got {kind}.')
+    for key in data.keys() - {x.name for x in fields(record)} - {*others}:
+        raise SettingError(f'{name} has an unknown field {short(key)}.')
+    return dict(data)

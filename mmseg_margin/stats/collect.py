@@ -1,35 +1,40 @@
 """Statistics of a data set: from a checkpoint, the cache, or a scan."""
 
-import hashlib
 import logging
-import os
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from mmengine import dist
 from mmengine.logging import print_log
 
 from mmseg_margin.errors import DataSetError
+from mmseg_margin.terminal import printable
 from mmseg_margin.version import __version__
 from mmseg_margin.walks import leaf_datasets
 
-from .annotations import Annotations, list_annotations
+from .annotations import (
+    Annotations,
+    FileStates,
+    file_states,
+    fingerprint,
+    list_annotations,
+)
 from .cache import StatsCache
-from .class_stats import ClassStats, Provenance
-from .fingerprint import stamp_on_all_ranks, why_not_to_keep
-from .problems import Kind, Problems
-from .scan import LabelRange, LabelSums, scan
+from .class_stats import JSON_FORMAT, ClassStats, Provenance
+from .problems import Problems
+from .scan import LabelRange, scan_on_all_ranks
+
+# A file changed twice within the resolution of its time looks as if it had
+# been changed once; the coarsest file systems count in steps of two seconds.
+SAFE_AGE_NS = 2 * 10**9
 
 
 class Collected(NamedTuple):
-    """The statistics, what a scan found, and stored values if it ran."""
+    """The statistics, and what a scan found if there was one."""
 
     stats: ClassStats
     problems: Problems
-    stored_values: list[int]
 
 
 def collect_stats(
@@ -64,121 +69,95 @@ def collect_stats(
     if classes:
         labels = LabelRange(len(classes), labels.ignore_index)
     started = time.time_ns()
-    before = stamp_on_all_ranks(annotations)
-    key = before.fingerprint(classes, labels)
-
-    def is_right(stats: ClassStats) -> bool:
-        if classes:
-            return stats.classes == classes
-        return labels.num_classes in (None, len(stats.classes))
-
+    before = _states_on_all_ranks(annotations)
+    settings = classes, labels.num_classes, labels.ignore_index
+    key = fingerprint(JSON_FORMAT, *settings, before.digest)
+    if labels.num_classes and not classes:
+        classes = _numbered(labels.num_classes)
     answer: list[Any] = [None]
     if dist.is_main_process():
-        answer = [(_look_up(key, is_right, known, cache), started)]
+        answer = [(_look_up(key, classes, known, cache), started)]
     dist.broadcast_object_list(answer)
     found, started = answer[0]
     if found is not None:
-        return Collected(found, Problems(), [])
-    sums, problems = _scan_on_all_ranks(annotations, labels, num_threads)
-    unsafe = why_not_to_keep(before, stamp_on_all_ranks(annotations), started)
+        return Collected(found, Problems())
+    sums, problems = scan_on_all_ranks(annotations, labels, num_threads)
+    after = _states_on_all_ranks(annotations)
+    unsafe = _why_not_to_keep(before, after, started)
     if unsafe:
-        key = ''
         print_log(unsafe, logger='current', level=logging.WARNING)
+    of_classes = sums[:3] * labels.is_class
+    largest = int(np.flatnonzero(of_classes[0]).max(initial=0))
+    classes = classes or _numbered(largest + 1)
     provenance = Provenance(
         dataset=source,
         files=len(annotations),
         mapping='; '.join(sorted(before.mappings)),
         ignore_index=labels.ignore_index,
-        fingerprint=key,
+        fingerprint='' if unsafe else key,
         version=__version__,
     )
-    stats = _make_stats(classes, sums, labels, provenance)
-    is_clean = not (problems or unsafe) and before.is_cacheable
+    counts, images, pixels = of_classes[:, : len(classes)].tolist()
+    ignored = int(sums[0, labels.is_ignored].sum())
+    stats = ClassStats(classes, counts, images, pixels, ignored, provenance)
+    is_clean = not (problems or unsafe) and before.are_certain
     if cache is not None and is_clean and dist.is_main_process():
         cache.store(stats)
-    return Collected(stats, problems, sums.stored_values)
+    return Collected(stats, problems)
+
+
+def _numbered(num_classes: int) -> list[str]:
+    return [f'class {index}' for index in range(num_classes)]
+
+
+def _states_on_all_ranks(annotations: Annotations) -> FileStates:
+    rank, world_size = dist.get_dist_info()
+    share = file_states(annotations[rank::world_size])
+    return sum(dist.all_gather_object(share), start=FileStates())
 
 
 def _look_up(
     key: str,
-    is_right: Callable[[ClassStats], bool],
+    classes: list[str],
     known: ClassStats | None,
     cache: StatsCache | None,
 ) -> ClassStats | None:
+    """Earlier statistics of the same files, settings and classes."""
+
+    def is_right(stats: ClassStats | None) -> bool:
+        return (
+            stats is not None
+            and stats.provenance.fingerprint == key
+            and classes in ([], stats.classes)
+        )
+
+    if is_right(known):
+        return known
     if known is not None:
-        if known.provenance.fingerprint == key and is_right(known):
-            return known
         print_log(
             'The data set differs from that of the checkpoint: '
             'its labels are counted again.',
             logger='current',
         )
     found = cache.load(key) if cache is not None else None
-    return found if found is not None and is_right(found) else None
+    return found if is_right(found) else None
 
 
-def _scan_on_all_ranks(
-    annotations: Annotations, labels: LabelRange, num_threads: int | None
-) -> tuple[LabelSums, Problems]:
-    rank, world_size = dist.get_dist_info()
-    problems = None
-    try:
-        sums, problems = scan(
-            annotations[rank::world_size], labels, num_threads, rank == 0
+def _why_not_to_keep(
+    before: FileStates, after: FileStates, started: int
+) -> str:
+    """Why the next run could not tell whether the files are still these."""
+    if after != before:
+        return (
+            'Labels or images were changed or removed while they were '
+            'counted, so the counts may belong to no state of the data set '
+            'and are not kept: start again when nothing writes there.'
         )
-    finally:  # a rank that fails tells the others, so that none waits for it
-        parts = dist.all_gather_object((problems, _listing(annotations)))
-    failed = [i for i, (part, _) in enumerate(parts) if part is None]
-    if failed:
-        raise DataSetError(
-            f'Reading the labels failed on rank {failed}: see the error there.'
+    changed, path = before.newest
+    if changed > started - SAFE_AGE_NS:
+        return (
+            f'{printable(path)} was changed a moment ago, or its time lies '
+            'in the future, so a further change might go unseen: the counts '
+            'are not kept for the next run.'
         )
-    own, of_next = zip(*(listing for _, listing in parts), strict=True)
-    if of_next != own[1:] + own[:1]:
-        raise DataSetError(
-            'The ranks do not see the same label files: check that every '
-            'node has the same data set at the same place.'
-        )
-    dist.all_reduce(torch.from_numpy(sums.rows))
-    merged = Problems()
-    for part, _ in parts:
-        merged.add(part)
-    if sums.stored_values != [0, 255]:
-        merged.pop(Kind.BINARY_MASK, None)
-    return sums, merged
-
-
-def _listing(annotations: Annotations) -> list[str]:
-    """Digests of the labels of this rank and of those of the next.
-
-    If neighbours agree on these, every label is read by exactly one rank,
-    and none of them has to look at more than two shares.
-    """
-    rank, world_size = dist.get_dist_info()
-    digests = []
-    for share in (rank, (rank + 1) % world_size) if world_size > 1 else ():
-        digest = hashlib.sha256(b'%d' % len(annotations))
-        for annotation in annotations[share::world_size]:
-            digest.update(os.fsencode(annotation.label_path) + b'\0')
-        digests.append(digest.hexdigest())
-    return digests or ['', '']
-
-
-def _make_stats(
-    classes: list[str],
-    sums: LabelSums,
-    labels: LabelRange,
-    provenance: Provenance,
-) -> ClassStats:
-    of_classes = sums.rows[:3] * labels.is_class
-    largest = int(np.flatnonzero(of_classes[0]).max(initial=0))
-    num_classes = labels.num_classes or largest + 1
-    counts, images, image_pixels = of_classes[:, :num_classes].tolist()
-    return ClassStats(
-        classes or [f'class {index}' for index in range(num_classes)],
-        counts,
-        images,
-        image_pixels,
-        int(sums.rows[0, labels.is_ignored].sum()),
-        provenance,
-    )
+    return ''

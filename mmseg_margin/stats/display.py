@@ -95,16 +95,11 @@ def plot_stats(
 def _draw_bars(
     axes: Any, names: list[str], values: NDArray, colour: str
 ) -> None:
-    present = values[values > 0]
-    axes.set_xscale('log')
     # Room for the shortest bar on the left and for the figures on the right.
-    axes.set_xlim(present.min() / 2, present.max() * 6)
-    axes.barh(names, values, color=colour)
+    left, right = values[values > 0].min() / 2, values.max() * 6
+    axes.set(xscale='log', xlim=(left, right))
+    bars = axes.barh(names, np.maximum(values, left), color=colour)
     texts = [f'{value:.3g}' if value else 'absent' for value in values]
-    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
-        start = value or axes.get_xlim()[0]
-        axes.annotate(
-            text, (start, row), (4, 0), textcoords='offset points', va='center'
-        )
+    axes.bar_label(bars, texts, padding=4)
     axes.margins(y=0.01)
     axes.spines[['top', 'right']].set_visible(False)

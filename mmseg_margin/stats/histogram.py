@@ -54,37 +54,31 @@ def decode(content: bytes) -> DecodedLabel:
                 'a PostScript program, which is not run to see what it draws'
             )
         check_channels(len(image.getbands()))
-        if image.mode in ('L', 'P'):
-            label = DecodedLabel(histogram(_pixels_of(image)))
-        else:
-            label = _cast_to_bytes(np.asarray(image))
+        label = count_values(_pixels_of(image), wrap=True)
         return label._replace(
             size=image.size, lossy=image.format in LOSSY_FORMATS
         )
 
 
-def histogram_of_any_type(labels: NDArray) -> DecodedLabel:
-    """The histogram of labels of any shape and type; bytes are not needed."""
+def count_values(labels: NDArray, wrap: bool = False) -> DecodedLabel:
+    """The histogram of labels of any shape and type, fastest for bytes.
+
+    With ``wrap`` they are cast as ``LoadAnnotations`` does, if what comes of
+    it is defined.
+    """
     if labels.dtype == np.uint8:
         return DecodedLabel(histogram(np.ascontiguousarray(labels).ravel()))
-    values, pixels = np.unique(labels, return_counts=True)
+    if wrap and labels.dtype.kind != 'f' and labels.min(initial=0) >= 0:
+        label = count_values(labels.astype(np.uint8))
+        return label._replace(wrapped=bool(labels.max(initial=0) > 255))
+    values, numbers = np.unique(labels, return_counts=True)
     if not (np.isfinite(values) & (values == np.rint(values))).all():
         raise NotAnIndexMapError('values that are not whole numbers')
     is_byte = (values >= 0) & (values < NUM_VALUES)
     counts = np.zeros(NUM_VALUES, dtype=np.int64)
-    counts[values[is_byte].astype(np.int64)] = pixels[is_byte]
+    counts[values[is_byte].astype(np.int64)] = numbers[is_byte]
     outside = tuple(int(value) for value in values[~is_byte])
     return DecodedLabel(counts, outside=outside)
-
-
-def _cast_to_bytes(pixels: NDArray) -> DecodedLabel:
-    """As ``LoadAnnotations`` casts them, if what comes of it is defined."""
-    if pixels.dtype.kind == 'f' or pixels.min(initial=0) < 0:
-        return histogram_of_any_type(pixels)
-    counts = histogram(pixels.astype(np.uint8).ravel())
-    return DecodedLabel(
-        counts, wrapped=bool(pixels.max(initial=0) >= NUM_VALUES)
-    )
 
 
 def check_channels(number: int) -> None:
@@ -135,14 +129,14 @@ def _has_change(
     return has_change
 
 
-def _pixels_of(image: Image.Image) -> NDArray[np.uint8]:
-    """The bytes of a picture of one byte for each pixel."""
+def _pixels_of(image: Image.Image) -> NDArray:
     # There is no tile if the file ends too early.
-    if isinstance(image, PngImageFile) and image.tile:
+    is_whole_png = isinstance(image, PngImageFile) and image.tile
+    if is_whole_png and image.mode in ('L', 'P'):
         pixels = np.zeros(image.width * image.height, dtype=np.uint8)
         if decode_into(pixels, image):
             return pixels
-    return np.asarray(image).ravel()
+    return np.asarray(image)
 
 
 def _count(values: NDArray[np.uint8]) -> Histogram:

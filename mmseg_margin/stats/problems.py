@@ -30,7 +30,7 @@ Size = tuple[int, int]
 EXPORT_AGAIN = 'copy or export these files again'
 
 
-class Kind(Enum):
+class Problem(Enum):
     """What can be wrong with a file: (headline, likely fix)."""
 
     MISSING_LABEL = (
@@ -85,38 +85,35 @@ class Kind(Enum):
     )
 
 
+Found = tuple[Problem, str]  # what is wrong, and a line that names the file
+
+
 @dataclass
-class Group:
+class ProblemFiles:
     """The files of one kind: how many, the first ones, the values seen."""
 
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
     values: Counter[int] = field(default_factory=Counter)
 
-    def add(self, other: 'Group') -> None:
-        self.count += other.count
-        # By position in the data set: the same ten whoever scanned them.
-        self.first = sorted(self.first + other.first)[:FILES_SHOWN]
-        self.values.update(other.values)
 
-
-class Problems(dict[Kind, Group]):
-    """Groups of files by what is wrong with them."""
+class Problems(dict[Problem, ProblemFiles]):
+    """The files of a data set by what is wrong with them."""
 
     def note(
-        self, position: int, kind: Kind, text: str, values: Iterable[int] = ()
+        self, place: int, what: Problem, text: str, values: Iterable[int] = ()
     ) -> None:
         """Note one file; ``text`` names it and says what is wrong."""
-        self.add({kind: Group(1, [(position, text)], Counter(values))})
+        self.add({what: ProblemFiles(1, [(place, text)], Counter(values))})
 
-    def add(self, other: dict[Kind, Group]) -> None:
+    def add(self, others: dict[Problem, ProblemFiles]) -> None:
         """Add the problems of another part of the scan."""
-        for kind, group in other.items():
-            self.setdefault(kind, Group()).add(group)
-
-    def in_order(self) -> list[tuple[Kind, Group]]:
-        """The groups in the order in which they are reported."""
-        return [(kind, self[kind]) for kind in Kind if kind in self]
+        for what, other in others.items():
+            files = self.setdefault(what, ProblemFiles())
+            files.count += other.count
+            # By place in the data set: the same ten whoever scanned them.
+            files.first = sorted(files.first + other.first)[:FILES_SHOWN]
+            files.values.update(other.values)
 
 
 def check_regular(path: str) -> int:
@@ -140,28 +137,27 @@ def check_label_file(path: str) -> None:
         raise OSError(f'{size} bytes, more than a label may have')
 
 
-def explain(error: BaseException, path: str) -> tuple[Kind, str]:
+def explain(error: BaseException, path: str) -> Found:
     """The kind of a failure to load a label, and a line naming the file."""
     if isinstance(error, FileNotFoundError):
-        return Kind.MISSING_LABEL, str(error.filename or path)
+        return Problem.MISSING_LABEL, str(error.filename or path)
     if isinstance(error, Image.DecompressionBombError):
-        return Kind.TOO_LARGE, f'{path}: {str(error).split(", could")[0]}'
+        return Problem.TOO_LARGE, f'{path}: {str(error).split(", could")[0]}'
     if isinstance(error, NotAnIndexMapError):
-        return Kind.NOT_AN_INDEX_MAP, f'{path}: {error}'
+        return Problem.NOT_AN_INDEX_MAP, f'{path}: {error}'
     if isinstance(error, OSError | SyntaxError | EOFError):
-        return Kind.UNREADABLE_LABEL, f'{path}: {_reason(error)}'
-    name = type(error).__name__
-    return Kind.LOADING_FAILED, f'{path}: {name}: {error}'
+        return Problem.UNREADABLE_LABEL, f'{path}: {_reason(error)}'
+    return Problem.LOADING_FAILED, f'{path}: {type(error).__name__}: {error}'
 
 
-def check_image(path: str, label_size: Size | None) -> tuple[Kind, str] | None:
+def check_image(path: str, label_size: Size | None) -> Found | None:
     """What the header of an image file says against it, if anything."""
     try:
         check_regular(path)
     except FileNotFoundError:
-        return Kind.MISSING_IMAGE, path
+        return Problem.MISSING_IMAGE, path
     except OSError as error:
-        return Kind.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
+        return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
     try:
         with Image.open(path) as image:
             size = image.size
@@ -174,19 +170,14 @@ def check_image(path: str, label_size: Size | None) -> tuple[Kind, str] | None:
     except LOADING_ERRORS as error:
         if not path.lower().endswith(PILLOW_SUFFIXES):
             return None
-        return Kind.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
-    if label_size == size:
+        return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
+    if label_size is None or label_size == size:
         return None
-    return Kind.SIZE, (
-        f'{path}: image {_times(size)}, label {_times(label_size)}'
-    )
+    sizes = 'image {}x{}, label {}x{}'.format(*size, *label_size)
+    return Problem.SIZE, f'{path}: {sizes}'
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return 'not an image file'  # Pillow's text holds a memory address
     return getattr(error, 'strerror', None) or str(error)
-
-
-def _times(size: Size | None) -> str:
-    return 'x'.join(str(side) for side in size or ())

@@ -1,32 +1,32 @@
-"""The scan: label files in threads, to sums that one all-reduce adds up."""
+"""The scan: label files in threads and on ranks, to sums and problems."""
 
+import hashlib
 import os
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
+import torch
+from mmengine import dist
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import DataSetError, SettingError
 
 from .annotations import Annotation, Annotations
-from .histogram import NUM_VALUES, Histogram
-from .problems import (
-    LOADING_ERRORS,
-    Kind,
-    Problems,
-    check_image,
-    explain,
-)
+from .histogram import NUM_VALUES
+from .problems import LOADING_ERRORS, Problem, Problems, check_image, explain
 
 MAX_THREADS = 16
-FILES_PER_TASK = 4
-FILES_PER_BLOCK = 1 << 14  # so that the queue of tasks stays short
+FILES_PER_TASK = 16
+
+# One column for each of the 256 values. The rows are pixels, images, and
+# labelled pixels of those images, by delivered value, that is after the
+# loading transform; and pixels by the value in the file. Shape (4, 256).
+LabelSums = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -48,77 +48,6 @@ class LabelRange:
         return np.arange(NUM_VALUES) == self.ignore_index
 
 
-@dataclass(frozen=True)
-class LabelSums:
-    """Sums over label files, one column for each of the 256 values.
-
-    The rows are pixels, images, and labelled pixels of those images, by
-    delivered value, that is after the loading transform; and pixels by the
-    value in the file.
-    """
-
-    rows: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros((4, NUM_VALUES), dtype=np.int64)
-    )
-
-    def add_label(
-        self, delivered: Histogram, stored: Histogram, labels: LabelRange
-    ) -> None:
-        """Add the histograms of one file."""
-        pixels, images, image_pixels, stored_pixels = self.rows
-        is_shown = delivered > 0
-        pixels += delivered
-        images += is_shown
-        image_pixels[is_shown] += delivered[labels.is_class].sum()
-        stored_pixels += stored
-
-    def add(self, other: 'LabelSums') -> None:
-        """Add another part of the scan."""
-        self.rows[:] += other.rows
-
-    @property
-    def stored_values(self) -> list[int]:
-        """The values that occur in the files."""
-        return np.flatnonzero(self.rows[3]).tolist()
-
-
-def scan(
-    annotations: Annotations,
-    labels: LabelRange,
-    num_threads: int | None = None,
-    show_progress: bool = False,
-) -> tuple[LabelSums, Problems]:
-    """Read every label once, in threads; Ctrl-C stops it at once."""
-    if num_threads is not None and num_threads < 1:
-        raise SettingError(f'num_threads={num_threads} must be 1 or more.')
-    sums, problems = LabelSums(), Problems()
-    stop = threading.Event()
-    # The first one alone, since file backends connect on their first use.
-    blocks = [annotations[:1]]
-    for start in range(1, len(annotations), FILES_PER_BLOCK):
-        blocks.append(annotations[start : start + FILES_PER_BLOCK])
-    pool = ThreadPoolExecutor(num_threads or default_threads())
-    with _progress_bar(show_progress) as progress:
-        bar = progress.add_task('Reading labels', total=len(annotations))
-        try:
-            for block in blocks:
-                sizes = {
-                    pool.submit(_scan_part, part, labels, stop): len(part)
-                    for part in _split(block)
-                }
-                for future in as_completed(sizes):
-                    # A finished part is dropped, so that few are in memory.
-                    size = sizes.pop(future)
-                    part_sums, part_problems = future.result()
-                    sums.add(part_sums)
-                    problems.add(part_problems)
-                    progress.advance(bar, size)
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-    return sums, problems
-
-
 def available_cores() -> int:
     """The cores that this process may use, not those of the machine."""
     if hasattr(os, 'sched_getaffinity'):
@@ -132,19 +61,98 @@ def default_threads() -> int:
     return max(1, min(MAX_THREADS, available_cores() // ranks))
 
 
-def _split(annotations: Annotations) -> Iterator[Annotations]:
-    for start in range(0, len(annotations), FILES_PER_TASK):
-        yield annotations[start : start + FILES_PER_TASK]
-
-
-def _scan_part(
-    annotations: Annotations, labels: LabelRange, stop: threading.Event
+def scan_on_all_ranks(
+    annotations: Annotations, labels: LabelRange, num_threads: int | None
 ) -> tuple[LabelSums, Problems]:
-    sums, problems = LabelSums(), Problems()
-    for annotation in annotations:
-        if stop.is_set():
-            break
-        _scan_label(annotation, labels, sums, problems)
+    """Each rank reads its share; all of them return the same."""
+    rank, world_size = dist.get_dist_info()
+    share = annotations[rank::world_size]
+    found = None
+    try:
+        sums, problems = scan(share, labels, num_threads, rank == 0)
+        found = problems, *_digests_of_names(annotations)
+    finally:  # a rank that fails tells the others, so that none waits for it
+        parts = dist.all_gather_object(found)
+    failed = [i for i, part in enumerate(parts) if part is None]
+    if failed:
+        raise DataSetError(
+            f'Reading the labels failed on rank {failed}: see the error there.'
+        )
+    problems_of_ranks, names, names_of_next = zip(*parts, strict=True)
+    if names_of_next != names[1:] + names[:1]:
+        raise DataSetError(
+            'The ranks do not see the same label files: check that every '
+            'node has the same data set at the same place.'
+        )
+    dist.all_reduce(torch.from_numpy(sums))
+    problems = Problems()
+    for part in problems_of_ranks:
+        problems.add(part)
+    if np.flatnonzero(sums[3]).tolist() != [0, 255]:
+        problems.pop(Problem.BINARY_MASK, None)
+    return sums, problems
+
+
+def _digests_of_names(annotations: Annotations) -> list[str]:
+    """Of the labels of this rank and of those of the next.
+
+    If neighbours agree on these, every label is read by exactly one rank,
+    and none of them has to look at more than two shares.
+    """
+    rank, world_size = dist.get_dist_info()
+    if world_size == 1:
+        return ['', '']
+    digests = []
+    for share in (rank, (rank + 1) % world_size):
+        digest = hashlib.sha256(b'%d' % len(annotations))
+        for annotation in annotations[share::world_size]:
+            digest.update(os.fsencode(annotation.label_path) + b'\0')
+        digests.append(digest.hexdigest())
+    return digests
+
+
+def scan(
+    annotations: Annotations,
+    labels: LabelRange,
+    num_threads: int | None = None,
+    show_progress: bool = False,
+) -> tuple[LabelSums, Problems]:
+    """Read every label once, in threads; Ctrl-C stops it at once."""
+    if num_threads is not None and num_threads < 1:
+        raise SettingError(f'num_threads={num_threads} must be 1 or more.')
+    stop = threading.Event()
+
+    def scan_part(part: Annotations) -> tuple[LabelSums, Problems]:
+        sums, problems = np.zeros((4, NUM_VALUES), np.int64), Problems()
+        for annotation in part:
+            if stop.is_set():
+                break
+            _scan_label(annotation, labels, sums, problems)
+        return sums, problems
+
+    starts = range(1, len(annotations), FILES_PER_TASK)
+    parts = [annotations[i : i + FILES_PER_TASK] for i in starts]
+    with (
+        Progress(
+            *Progress.get_default_columns(),
+            MofNCompleteColumn(),
+            console=Console(stderr=True),
+            disable=not show_progress,
+        ) as progress,
+        ThreadPoolExecutor(num_threads or default_threads()) as pool,
+    ):
+        bar = progress.add_task('Reading labels', total=len(annotations))
+        try:
+            # The first one alone: file backends connect on their first use.
+            sums, problems = scan_part(annotations[:1])
+            progress.advance(bar)
+            found = pool.map(scan_part, parts)
+            for part, (more, others) in zip(parts, found, strict=True):
+                sums += more
+                problems.add(others)
+                progress.advance(bar, len(part))
+        finally:
+            stop.set()
     return sums, problems
 
 
@@ -154,6 +162,7 @@ def _scan_label(
     sums: LabelSums,
     problems: Problems,
 ) -> None:
+    """Add the histograms of one file, and note what is wrong with it."""
     path = annotation.label_path
     note = partial(problems.note, annotation.position)
     size = None
@@ -163,32 +172,27 @@ def _scan_label(
         note(*explain(error, path))
     else:
         size = stored.size
-        sums.add_label(delivered, stored.histogram, labels)
+        is_shown = delivered > 0
+        sums[0] += delivered
+        sums[1] += is_shown
+        sums[2, is_shown] += delivered[labels.is_class].sum()
+        sums[3] += stored.histogram
         is_label = labels.is_class | labels.is_ignored
-        unknown = np.flatnonzero((delivered > 0) & ~is_label).tolist()
+        unknown = np.flatnonzero(is_shown & ~is_label).tolist()
         values = [*unknown, *stored.outside]
         if values:
             shown = ', '.join(str(value) for value in values[:5])
             more = ', ...' if len(values) > 5 else ''
-            note(Kind.VALUE, f'{path}: {shown}{more}', values)
+            note(Problem.VALUE, f'{path}: {shown}{more}', values)
         if not stored.histogram[1:-1].any():
-            note(Kind.BINARY_MASK, path)
+            note(Problem.BINARY_MASK, path)
         if stored.wrapped:
-            note(Kind.WRAPPED, path)
+            note(Problem.WRAPPED, path)
         if stored.lossy:
-            note(Kind.LOSSY, path)
+            note(Problem.LOSSY, path)
         if size and min(size) == 1:
-            note(Kind.THIN, f'{path}: {size[0]}x{size[1]}')
-    image = annotation.loader.image_file(annotation.info)
+            note(Problem.THIN, f'{path}: {size[0]}x{size[1]}')
+    _, _, image = annotation.loader.sources(annotation.info)
     problem = image and check_image(image, size)
     if problem:
         note(*problem)
-
-
-def _progress_bar(visible: bool) -> Progress:
-    return Progress(
-        *Progress.get_default_columns(),
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        disable=not visible,
-    )

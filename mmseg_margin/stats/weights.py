@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmseg_margin.errors import SettingError
 
@@ -50,23 +49,20 @@ def class_weights(
     all_counts = np.asarray(counts, dtype=np.float64)
     present = all_counts > 0
     pixels = all_counts[present]
-    weights = np.ones_like(all_counts)
     power = POWERS.get(method) if isinstance(method, str) else method
     if power is not None:
-        inverse = pixels**-power
-        weights[present] = inverse * pixels.sum() / (pixels * inverse).sum()
+        found = pixels**-power
+        found *= pixels.sum() / (pixels * found).sum()
     elif method == 'median':
         share = pixels / pixels.sum()
         if image_pixels is not None:
             share = pixels / np.asarray(image_pixels)[present]
-        weights[present] = np.median(share) / share
+        found = np.median(share) / share
     else:
-        weights[present] = _inverse_effective_number(pixels)
+        # expm1, because beta is 1 to nine digits.
+        log_beta = np.log1p(-min(len(pixels) / pixels.sum(), 0.5))
+        found = -1 / np.expm1(pixels * log_beta)
+        found /= found.mean()
+    weights = np.ones_like(all_counts)
+    weights[present] = found
     return weights.tolist()
-
-
-def _inverse_effective_number(pixels: NDArray) -> NDArray:
-    """1 / E_k scaled to mean 1; expm1 because ``beta`` is 1 to 9 digits."""
-    log_beta = np.log1p(-min(len(pixels) / pixels.sum(), 0.5))
-    inverse = -1 / np.expm1(pixels * log_beta)
-    return inverse / inverse.mean()

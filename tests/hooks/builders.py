@@ -1,19 +1,29 @@
 """A real Runner around a very small model, and losses that remember."""
 
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import MODELS, TRANSFORMS
 from torch import nn
 
-import mmseg_margin  # noqa: F401  (registers hook and losses)
+from tests.small_training import PLAIN, training_config
 from tests.stats.builders import CountingBackend
+
+COUNTING = {'type': 'CountingLoss'}
+# What a Runner needs besides on a rank without a GPU.
+ON_CPU = {
+    'launcher': 'pytorch',
+    'cfg': {
+        'model_wrapper_cfg': {
+            'type': 'MMDistributedDataParallel',
+            'device_ids': None,
+        }
+    },
+}
 
 
 class LabelsReadHook(Hook):
@@ -40,29 +50,13 @@ class FaultyLoader(LoadAnnotations):
 
 
 @MODELS.register_module()
-class OneConv(nn.Module):
-    """The smallest backbone there is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, stride=2, padding=1)
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
-        return (self.conv(x),)
-
-
-@MODELS.register_module()
 class CountingLoss(nn.Module):
     """Cross-entropy that accepts counts and has a running state."""
 
     loss_name = 'loss_counting'
-
-    def __init__(self, tau: float = 5.0, upsilon: float = 2.0) -> None:
-        super().__init__()
-        self.tau = tau
-        self.upsilon = upsilon
-        self.counts: list[int] | None = None
-        self.steps = 0.0
+    tau, upsilon = 5.0, 2.0
+    counts: list[int] | None = None
+    steps = 0.0
 
     def set_class_counts(self, counts: Sequence[int]) -> None:
         self.counts = list(counts)
@@ -80,6 +74,14 @@ class CountingLoss(nn.Module):
         )
 
 
+class Wrapper(nn.Module):
+    """Like DistributedDataParallel, which keeps the model in ``module``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
 def head(loss: Any, **kwargs: Any) -> dict[str, Any]:
     """A head of one convolution for the four classes of the test set."""
     return {
@@ -94,73 +96,30 @@ def head(loss: Any, **kwargs: Any) -> dict[str, Any]:
     }
 
 
-def dataset_config(root: Path, **kwargs: Any) -> dict[str, Any]:
-    """The data set of ``tests.stats.builders.write_set``."""
-    return {
-        'type': 'BaseSegDataset',
-        'data_root': str(root),
-        'img_suffix': '.png',
-        'data_prefix': {'img_path': 'img', 'seg_map_path': 'ann'},
-        'metainfo': {'classes': ('sky', 'road', 'tree', 'car')},
-        'pipeline': [
-            {'type': 'LoadImageFromFile'},
-            {
-                'type': 'LoadAnnotations',
-                'backend_args': {'backend': 'counting'},
-            },
-            {'type': 'PackSegInputs'},
-        ],
-        **kwargs,
-    }
-
-
 def make_runner(
     root: Path,
     work_dir: Path,
-    loss: Any = None,
+    loss: Any = COUNTING,
     hook: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
     max_iters: int = 2,
+    loader: str = 'LoadAnnotations',
     **kwargs: Any,
 ) -> Runner:
     """A Runner for two iterations; ``model`` replaces parts of the model."""
-    loss = loss or {'type': 'CountingLoss'}
-    hook = {'type': 'ClassStatsHook', **(hook or {})}
-    hook.setdefault('cache_dir', str(work_dir / 'cache'))
-    dataset = kwargs.pop('dataset', None) or dataset_config(root)
-    return Runner(
-        model={
-            'type': 'EncoderDecoder',
-            'data_preprocessor': {
-                'type': 'SegDataPreProcessor',
-                'size': (32, 48),
-            },
-            'backbone': {'type': 'OneConv'},
-            'decode_head': head(loss),
-            **(model or {}),
-        },
-        work_dir=str(work_dir),
-        train_dataloader={
-            'batch_size': 2,
-            'num_workers': 0,
-            'dataset': dataset,
-            'sampler': {'type': 'InfiniteSampler'},
-        },
-        train_cfg={'type': 'IterBasedTrainLoop', 'max_iters': max_iters},
-        optim_wrapper={'optimizer': {'type': 'SGD', 'lr': 0.01}},
-        default_hooks={
-            'checkpoint': {
-                'type': 'CheckpointHook',
-                'by_epoch': False,
-                'interval': 1,
-            }
-        },
-        custom_hooks=[hook, LabelsReadHook()],
-        default_scope='mmseg',
-        # mmengine keeps loggers and message hubs by this name.
-        experiment_name=f'hook_test_{uuid.uuid4().hex}',
-        **kwargs,
-    )
+    load = {'type': loader, 'backend_args': {'backend': 'counting'}}
+    pipeline = (PLAIN[0], load, PLAIN[2])
+    config = training_config(root, work_dir, max_iters, pipeline)
+    config.pop('custom_imports')
+    stats = {'type': 'ClassStatsHook', 'cache_dir': f'{work_dir}/cache'}
+    hooks = [stats | (hook or {}), LabelsReadHook()]
+    parts = {
+        **config,
+        'model': {**config.model, 'decode_head': head(loss), **(model or {})},
+        'custom_hooks': hooks,
+        'log_level': 'INFO',
+    }
+    return Runner(**parts, **kwargs)
 
 
 def labels_read(runner: Runner) -> int | None:
@@ -170,7 +129,6 @@ def labels_read(runner: Runner) -> int | None:
 
 
 def log_of(runner: Runner) -> str:
-    """The text of the log file."""
     (path,) = Path(runner.log_dir).glob('*.log')
     return path.read_text()
 

@@ -5,12 +5,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from mmseg.models.losses import CrossEntropyLoss
+from torch import nn
 
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.functional import margin_offsets
 from mmseg_margin.hooks import ClassStatsHook
+from mmseg_margin.hooks.class_stats_hook import (
+    give_stats,
+    margin_settings,
+    modules_with,
+)
+from mmseg_margin.losses import WeightedCrossEntropyLoss
+from mmseg_margin.stats import ClassStats, class_weights
 from tests.hooks.builders import (
+    COUNTING,
     CountingLoss,
+    Wrapper,
     head,
     labels_read,
     log_of,
@@ -19,11 +31,18 @@ from tests.hooks.builders import (
 )
 from tests.stats.builders import write_label_file, write_set
 
-COUNTING = {'type': 'CountingLoss'}
+CE = {'type': 'CrossEntropyLoss'}
+STATS = ClassStats(['a', 'b'], [30, 70], [3, 4], [60, 90])
+
+
+def cells_of(runner, name):
+    """The row of a class in the table of the log."""
+    (row,) = (x for x in log_of(runner).splitlines() if f'| {name} ' in x)
+    return [cell.strip() for cell in row.split('|')[2:-1]]
 
 
 def test_every_loss_gets_the_counts(root, tmp_path, counts):
-    both = [COUNTING, {'type': 'CrossEntropyLoss', 'loss_weight': 0.1}]
+    both = [COUNTING, {**CE, 'loss_weight': 0.1}]
     second = head(COUNTING, type='OCRHead', ocr_channels=4)
     del second['num_convs'], second['concat_input']
     cascade = {
@@ -35,27 +54,22 @@ def test_every_loss_gets_the_counts(root, tmp_path, counts):
     runner = make_runner(root, tmp_path / 'w', model=cascade)
     runner.train()
     found = losses(runner.model)
-    assert len(found) == 4
-    assert all(loss.counts == counts for loss in found)
-    assert all(loss.steps == 2 for loss in found)
+    assert [loss.counts for loss in found] == [counts] * 4
+    assert [loss.steps for loss in found] == [2] * 4
     assert labels_read(runner) == 5
 
 
 def test_one_table_with_the_margins_of_the_loss(root, tmp_path, counts):
     runner = make_runner(root, tmp_path / 'w')
     runner.train()
-    log = log_of(runner)
-    assert log.count('rho_0k') == 1
-    assert 'tau=5, upsilon=2' in log
+    assert log_of(runner).count('rho_0k') == 1
+    assert 'tau=5, upsilon=2' in log_of(runner)
     rho_0k, rho_k0 = margin_offsets(counts, tau=5.0, upsilon=2.0)
     for k, name in enumerate(('sky', 'road', 'tree', 'car')):
-        (row,) = (x for x in log.splitlines() if f'| {name} ' in x)
-        assert [cell.strip() for cell in row.split('|')[2:-1]] == [
-            f'{counts[k]:,}',
-            f'{100 * counts[k] / sum(counts):.4f}',
-            '5',
-            f'{rho_0k[k]:.4g}',
-            f'{rho_k0[k]:.4g}',
+        share = f'{100 * counts[k] / sum(counts):.4f}'
+        margins = f'{rho_0k[k]:.4g}', f'{rho_k0[k]:.4g}'
+        assert cells_of(runner, name) == [
+            *(f'{counts[k]:,}', share, '5', *margins)
         ]
 
 
@@ -63,10 +77,8 @@ def test_bad_labels_stop_before_the_first_iteration(root, tmp_path):
     write_label_file(root, 3, np.full((32, 48), 200, np.uint8))
     (root / 'ann' / '0001.png').unlink()
     runner = make_runner(root, tmp_path / 'w')
-    with pytest.raises(DataSetError) as caught:
+    with pytest.raises(DataSetError, match=r'(?s)0001.png.*0003.png: 200'):
         runner.train()
-    assert '0001.png' in str(caught.value)
-    assert '0003.png: 200' in str(caught.value)
     assert losses(runner.model)[0].steps == 0
     assert not list((tmp_path / 'w').glob('*.pth'))
 
@@ -77,9 +89,8 @@ def test_on_problem_warn_trains_nevertheless(root, tmp_path):
     hook = {'on_problem': 'warn'}
     runner = make_runner(root, tmp_path / 'w', hook=hook, model=model)
     runner.train()
-    log = log_of(runner)
-    assert 'decode_head has num_classes=5' in log
-    assert '[warning] label files with values above 255' in log
+    assert 'decode_head has num_classes=5' in log_of(runner)
+    assert '[warning] label files with values above 255' in log_of(runner)
     assert losses(runner.model)[0].steps == 2
 
 
@@ -91,11 +102,9 @@ def test_head_that_ignores_another_label(root, tmp_path):
 
 def test_absent_class_is_named(root, tmp_path):
     write_set(root, 5, values=(0, 1, 3))
-    runner = make_runner(
-        root, tmp_path / 'w', {'type': 'MarginCalibrationLoss'}
-    )
+    loss = {'type': 'MarginCalibrationLoss'}
     with pytest.raises(ValueError, match='tree'):
-        runner.train()
+        make_runner(root, tmp_path / 'w', loss).train()
 
 
 def test_nothing_happens_without_training(root, tmp_path):
@@ -103,19 +112,12 @@ def test_nothing_happens_without_training(root, tmp_path):
     checkpoint = {'meta': {}, 'state_dict': {}}
     runner.call_hook('before_save_checkpoint', checkpoint=checkpoint)
     assert checkpoint == {'meta': {}, 'state_dict': {}}
-    assert isinstance(losses(runner.model)[0], CountingLoss)
 
 
-@pytest.mark.parametrize(
-    ('kwargs', 'message'),
-    [
-        ({'class_weight': 'log'}, "class_weight='log' is not one of"),
-        ({'on_problem': 'ignore'}, "on_problem='ignore' is not one of"),
-    ],
-)
-def test_bad_arguments(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        ClassStatsHook(**kwargs)
+@pytest.mark.parametrize('argument', ['class_weight', 'on_problem'])
+def test_bad_arguments(argument):
+    with pytest.raises(ValueError, match=f"{argument}='log' is not one of"):
+        ClassStatsHook(**{argument: 'log'})
 
 
 @pytest.mark.skipif(
@@ -156,3 +158,90 @@ def test_read_only_data_and_no_cache_folder(root, tmp_path):
     report = (work_dir / 'report').read_text()
     assert '0001.png: Permission denied' in report
     assert sorted(root.rglob('*')) == before
+
+
+@pytest.mark.parametrize(
+    ('method', 'avg_non_ignore'), [('inverse', False), ('median', True)]
+)
+def test_class_weight_of_cross_entropy(
+    root, tmp_path, counts, method, avg_non_ignore
+):
+    loss = {**CE, 'avg_non_ignore': avg_non_ignore}
+    hook = {'class_weight': method}
+    runner = make_runner(root, tmp_path / 'w', loss, hook)
+    runner.train()
+    (found,) = losses(runner.model, CrossEntropyLoss)
+    # Every image shows every class, so that both kinds of share agree.
+    expected = class_weights(counts, method)
+    assert found.class_weight == pytest.approx(expected)
+    assert cells_of(runner, 'car')[-1] == f'{expected[3]:.4g}'
+
+
+def test_class_weight_leaves_others_alone(root, tmp_path):
+    own = [1.0, 2.0, 3.0, 4.0]
+    model = {
+        'decode_head': head(CE),
+        'auxiliary_head': [
+            head({**CE, 'class_weight': own}),
+            head({**CE, 'use_sigmoid': True}),
+            head(CE, type='STDCHead', num_classes=2),
+        ],
+    }
+    hook = {'class_weight': 'inverse'}
+    runner = make_runner(root, tmp_path / 'w', hook=hook, model=model)
+    # mmseg's own weighted function may fail on ignored pixels.
+    write_set(root, 5, values=(0, 1, 2, 3))
+    runner.train()
+    main, first, second, third = losses(runner.model, CrossEntropyLoss)
+    assert main.class_weight is not None
+    assert first.class_weight == own
+    assert second.class_weight is third.class_weight is None
+    log = log_of(runner)
+    assert 'auxiliary_head.0.loss_decode has a class_weight of its own' in log
+    assert 'auxiliary_head.1.loss_decode is not a softmax' in log
+
+
+def test_weighted_loss_of_this_package(root, tmp_path):
+    loss = {'type': 'WeightedCrossEntropyLoss', 'class_weight': 'median'}
+    runner = make_runner(root, tmp_path / 'w', loss)
+    runner.train()
+    (found,) = losses(runner.model, WeightedCrossEntropyLoss)
+    (hook,) = (x for x in runner.hooks if isinstance(x, ClassStatsHook))
+    expected = hook.stats.class_weights('median')
+    assert found.class_weight.tolist() == pytest.approx(expected)
+
+
+def model_with(loss: nn.Module) -> nn.Module:
+    return nn.ModuleDict({'head': nn.ModuleDict({'loss': loss})})
+
+
+@pytest.mark.parametrize('compiled', [False, True])
+@pytest.mark.parametrize('wrapped', [False, True])
+def test_losses_are_found_under_any_wrapper(compiled, wrapped):
+    loss = CountingLoss()
+    inner = torch.compile(loss, backend='eager') if compiled else loss
+    model = model_with(inner)
+    if wrapped:
+        model = Wrapper(Wrapper(model))
+    receivers = give_stats(model, STATS)
+    assert loss.counts == [30, 70]
+    assert margin_settings(receivers) == {'tau': 5.0, 'upsilon': 2.0}
+    assert {*dict(modules_with(model, 'training_state'))} == {'head.loss'}
+
+
+def test_whole_statistics_are_preferred_to_counts():
+    class Both(CountingLoss):
+        def set_class_stats(self, stats):
+            self.stats = stats
+
+    loss = Both()
+    give_stats(model_with(loss), STATS)
+    assert loss.stats is STATS
+    assert loss.counts is None
+
+
+def test_nobody_to_receive():
+    model = model_with(nn.ReLU())
+    assert give_stats(model, STATS) == []
+    assert margin_settings([]) == {}
+    assert list(modules_with(model, 'training_state')) == []

@@ -1,34 +1,19 @@
 """ClassStatsHook on several processes, with gloo on the CPU."""
 
 import re
-from itertools import count
 
 import numpy as np
 import pytest
+from mmengine.dist import get_rank
 
-from tests.hooks.builders import (
-    dataset_config,
-    labels_read,
-    losses,
-    make_runner,
-)
+from tests.hooks.builders import ON_CPU, labels_read, losses, make_runner
 from tests.processes import run_ranks
-from tests.stats.builders import write_label_file
-
-ON_CPU = {'type': 'MMDistributedDataParallel', 'device_ids': None}
+from tests.stats.builders import write_label_file, write_set
 
 
 def train_rank(root, work_dir, loader):
     """What a rank has seen: the counts, or the error that stopped it."""
-    dataset = dataset_config(root)
-    dataset['pipeline'][1]['type'] = loader
-    runner = make_runner(
-        root,
-        work_dir,
-        dataset=dataset,
-        launcher='pytorch',
-        cfg={'model_wrapper_cfg': ON_CPU},
-    )
+    runner = make_runner(root, work_dir, loader=loader, **ON_CPU)
     try:
         runner.train()
     except (ValueError, NotImplementedError) as error:
@@ -42,14 +27,11 @@ def train_rank(root, work_dir, loader):
 @pytest.fixture
 def train(root, tmp_path):
     """Train on so many ranks: what each of them has seen."""
-    numbers = count()
 
-    def run(world_size, loader='LoadAnnotations'):
-        folder = tmp_path / f'ranks {next(numbers)}'
-        work_dir = tmp_path / str(world_size)
-        return run_ranks(
-            world_size, train_rank, folder, root, work_dir, loader
-        )
+    def run(ranks, loader='LoadAnnotations'):
+        work_dir = tmp_path / str(ranks)
+        folder = tmp_path / f'ranks {ranks}'
+        return run_ranks(ranks, train_rank, folder, root, work_dir, loader)
 
     return run
 
@@ -96,3 +78,13 @@ def test_a_rank_that_fails_does_not_leave_the_others_waiting(train):
         'error': 'NotImplementedError',
         'message': 'a fault in the code, not in a file',
     }
+
+
+def test_ranks_that_see_other_files_are_stopped(root, tmp_path):
+    roots = root, write_set(tmp_path / 'elsewhere', 5)
+
+    def train_somewhere():
+        return train_rank(roots[get_rank()], tmp_path, 'LoadAnnotations')
+
+    for rank in run_ranks(2, train_somewhere, tmp_path / 'ranks'):
+        assert 'do not see the same label files' in rank['message']

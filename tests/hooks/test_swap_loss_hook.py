@@ -30,9 +30,9 @@ def root(tmp_path_factory):
     return write_set(tmp_path_factory.mktemp('data'), 4)
 
 
-def plain_config(root, folder, **settings):
+def plain_config(root, folder):
     """As upstream's: cross-entropy, and no hook of ours."""
-    cfg = training_config(root, folder, 2, custom_hooks=[], **settings)
+    cfg = training_config(root, folder, 2, custom_hooks=[])
     cfg.model.decode_head.loss_decode = {'type': 'CrossEntropyLoss'}
     del cfg._cfg_dict['custom_imports']
     return cfg
@@ -58,9 +58,9 @@ def test_an_average_of_the_weights_sees_the_new_loss(root, tmp_path):
 def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
     """Void pixels, crops and dropout included, to the last bit."""
     trained = []
-    for name in ('own', 'swapped'):
-        cfg = plain_config(root, tmp_path / name)
-        if name == 'swapped':
+    for swapped in (False, True):
+        cfg = plain_config(root, tmp_path / str(swapped))
+        if swapped:
             train_with(cfg, 'ce')
         trained.append(Runner.from_cfg(cfg).train().state_dict())
     assert same_weights(*trained)

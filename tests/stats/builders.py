@@ -1,5 +1,6 @@
 """Small data sets on disk, and the slow way to count their labels."""
 
+import io
 import struct
 import zlib
 from collections import Counter
@@ -13,12 +14,12 @@ from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
 from mmseg_margin.stats import (
+    Collected,
     LabelRange,
     LabelReport,
     check_labels,
     collect_stats,
 )
-from mmseg_margin.stats.collect import Collected
 from tests.layouts import label_array, write_image, write_label
 
 CLASSES = ('sky', 'road', 'tree', 'car')
@@ -26,14 +27,10 @@ PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
 SIZE = (48, 32)
 # First column and row, and the steps, of each pass of an interlaced PNG.
 ADAM7 = (
-    (0, 0, 8, 8),
-    (4, 0, 8, 8),
-    (0, 4, 4, 8),
-    (2, 0, 4, 4),
-    (0, 2, 2, 4),
-    (1, 0, 2, 2),
-    (0, 1, 1, 2),
+    *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
+    *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
 )
+LABELS = LabelRange(None)
 
 
 class CountingBackend(LocalBackend):
@@ -72,6 +69,24 @@ def write_label_file(root: Path, index: int, pixels: np.ndarray) -> Path:
     return path
 
 
+def encode(pixels: np.ndarray, fmt: str = 'PNG', **options: Any) -> bytes:
+    """The bytes of an image file."""
+    return _encode(Image.fromarray(pixels), fmt, **options)
+
+
+def encode_palette(pixels: np.ndarray, bits: int, **options: Any) -> bytes:
+    """The lowest bits of the pixels, which are indices of colours."""
+    image = Image.fromarray(pixels & (2**bits - 1))
+    image.putpalette([7 * i % 256 for i in range(3 * 2**bits)])
+    return _encode(image, 'PNG', bits=bits, **options)
+
+
+def _encode(image: Image.Image, fmt: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, fmt, **options)
+    return file.getvalue()
+
+
 def write_png(
     pixels: np.ndarray,
     declared: tuple[int, int] | None = None,
@@ -85,19 +100,17 @@ def write_png(
         b'\0' + row.tobytes() for part in parts for row in part if row.size
     )
     size = struct.pack('>II', *(declared or (width, height)))
-    header = size + bytes([8, 0, 0, 0, int(interlaced)])
-    chunks = {
-        b'IHDR': header,
-        b'IDAT': zlib.compress(b''.join(rows)),
-        b'IEND': b'',
-    }
-    return b'\x89PNG\r\n\x1a\n' + b''.join(
-        struct.pack('>I', len(data))
-        + name
-        + data
-        + struct.pack('>I', zlib.crc32(name + data))
-        for name, data in chunks.items()
+    return (
+        b'\x89PNG\r\n\x1a\n'
+        + png_chunk(b'IHDR', size + bytes([8, 0, 0, 0, int(interlaced)]))
+        + png_chunk(b'IDAT', zlib.compress(b''.join(rows)))
+        + png_chunk(b'IEND', b'')
     )
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    checksum = struct.pack('>I', zlib.crc32(name + data))
+    return struct.pack('>I', len(data)) + name + data + checksum
 
 
 def bomb_png(side: int) -> bytes:
@@ -151,33 +164,26 @@ def count_pixel_by_pixel(
             results = leaf.get_data_info(index)
             for transform in leaf.pipeline.transforms:
                 results = transform(results)
-            values, numbers = np.unique(
-                results['gt_seg_map'], return_counts=True
-            )
-            pixels.update(dict(zip(values.tolist(), numbers, strict=True)))
-            images.update(values.tolist())
-    classes = list(range(num_classes))
-    return (
-        [pixels[k] if k != ignore_index else 0 for k in classes],
-        [images[k] if k != ignore_index else 0 for k in classes],
-        pixels[ignore_index],
-    )
+            values = results['gt_seg_map'].ravel().tolist()
+            pixels.update(values)
+            images.update({*values})
+    ignored = pixels.pop(ignore_index, 0)
+    images.pop(ignore_index, 0)
+    classes = range(num_classes)
+    return [pixels[k] for k in classes], [images[k] for k in classes], ignored
 
 
 def check_scan(
     dataset: Any,
-    leaves: Sequence[BaseSegDataset],
-    ignore_index: int = 255,
-    num_classes: int | None = None,
+    leaves: Sequence[BaseSegDataset] = (),
+    labels: LabelRange = LABELS,
 ) -> Collected:
     """Compare a scan with counting pixel by pixel; return the scan."""
-    collected = collect_stats(dataset, LabelRange(num_classes, ignore_index))
+    collected = collect_stats(dataset, labels)
     stats = collected.stats
-    counts, images, ignored = count_pixel_by_pixel(
-        leaves, len(stats.classes), ignore_index
+    counted = count_pixel_by_pixel(
+        leaves or [dataset], len(stats.classes), labels.ignore_index
     )
-    assert stats.counts == counts
-    assert stats.images == images
-    assert stats.ignored == ignored
-    assert sum(counts) > 0
+    assert (stats.counts, stats.images, stats.ignored) == counted
+    assert stats.total > 0
     return collected

@@ -27,7 +27,6 @@ def root(tmp_path) -> Path:
 
 @pytest.fixture
 def cache(tmp_path) -> StatsCache:
-    """An empty cache."""
     return StatsCache(tmp_path / 'cache')
 
 

@@ -1,62 +1,141 @@
-"""Wrappers and subsets, against the real pipeline."""
+"""The list of label files through all wrappers, and the state of the files."""
+
+import os
+from itertools import product
 
 import pytest
 from mmengine.dataset import ConcatDataset, RepeatDataset
-from mmseg.datasets import (
-    MultiImageMixDataset,
-)
+from mmseg.datasets import MultiImageMixDataset
 from torch.utils.data import Subset
 
 from mmseg_margin.stats import LabelRange, collect_stats
-from tests.stats.builders import (
-    check_scan,
-    open_set,
-    write_set,
+from mmseg_margin.stats.annotations import (
+    FileStates,
+    file_states,
+    list_annotations,
 )
+from tests.stats.builders import LABELS, check_scan, open_set, write_set
 
 
 def test_wrappers(tmp_path):
-    first = open_set(write_set(tmp_path / 'a', 3))
+    first = open_set(write_set(tmp_path / 'a', 3), lazy_init=True)
     second = open_set(write_set(tmp_path / 'b', 4, values=(0, 1)))
-    once = check_scan(first, [first]).stats
+    once = check_scan(first).stats
     both = ConcatDataset([first, second])
-    check_scan(both, [first, second])
-    mixed = MultiImageMixDataset(both, pipeline=[])
-    check_scan(mixed, [first, second])
-    repeated = collect_stats(RepeatDataset(first, 5), LabelRange(None))
-    assert repeated.stats.counts == once.counts
-    assert repeated.stats.provenance.files == 3
-    twice = collect_stats(ConcatDataset([first, first]), LabelRange(None))
-    assert twice.stats.counts == [2 * count for count in once.counts]
+    for dataset in (both, MultiImageMixDataset(both, pipeline=[])):
+        check_scan(dataset, [first, second])
+    repeated = check_scan(RepeatDataset(first, 5), [first]).stats
+    assert repeated.provenance.files == 3
+    assert repeated.provenance.dataset == 'BaseSegDataset'
+    twice = collect_stats(ConcatDataset([first, first]), LABELS).stats
+    assert twice.counts == [2 * count for count in once.counts]
 
 
-def test_subsets(tmp_path):
-    root = write_set(tmp_path, 6)
+def test_subsets(root):
     for indices in (3, [5, 0]):
-        part = open_set(root, indices=indices)
-        check_scan(part, [part])
-    whole = open_set(root)
+        check_scan(open_set(root, indices=indices))
     part = open_set(root, indices=[4, 1])
-    stats = collect_stats(Subset(whole, [4, 1]), LabelRange(None)).stats
-    assert stats.counts == collect_stats(part, LabelRange(None)).stats.counts
-
-
-def test_lazy_data_set(tmp_path):
-    dataset = open_set(write_set(tmp_path), lazy_init=True)
-    check_scan(dataset, [dataset])
+    check_scan(Subset(open_set(root), [4, 1]), [part])
 
 
 @pytest.mark.parametrize('ignore_index', [11, 0, 255])
 def test_ignore_index(tmp_path, ignore_index):
-    values = (0, 1, 2, 3, ignore_index)
-    dataset = open_set(write_set(tmp_path, values=values))
-    assert not check_scan(dataset, [dataset], ignore_index).problems
+    dataset = open_set(write_set(tmp_path, values=(0, 1, 2, 3, ignore_index)))
+    labels = LabelRange(None, ignore_index)
+    assert not check_scan(dataset, labels=labels).problems
 
 
-def test_without_classes(tmp_path):
-    dataset = open_set(write_set(tmp_path), classes=None)
-    stats = check_scan(dataset, [dataset]).stats
-    assert stats.classes == ['class 0', 'class 1', 'class 2', 'class 3']
-    assert (
-        len(check_scan(dataset, [dataset], num_classes=9).stats.classes) == 9
-    )
+@pytest.mark.parametrize('num_classes', [None, 9])
+def test_without_classes(root, num_classes):
+    dataset = open_set(root, classes=None)
+    stats = check_scan(dataset, labels=LabelRange(num_classes)).stats
+    expected = [f'class {index}' for index in range(num_classes or 4)]
+    assert stats.classes == expected
+
+
+def test_states_of_shares_add_up_to_the_whole(root):
+    samples = list_annotations(open_set(root))
+    whole = file_states(samples)
+    for ranks in (2, 3, 7):
+        shares = [file_states(samples[rank::ranks]) for rank in range(ranks)]
+        assert sum(shares, start=FileStates()) == whole
+    assert file_states(samples[:5]) != whole
+
+
+def key_of(root, labels=LABELS, **kwargs):
+    stats = collect_stats(open_set(root, **kwargs), labels).stats
+    return stats.provenance.fingerprint
+
+
+def same_size(path):
+    """Other pixels in a file of the same length, at the old time."""
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert after.st_size == before.st_size
+    assert after.st_mtime_ns == before.st_mtime_ns
+
+
+def replaced(path):
+    """Another file under the name, as old and as long."""
+    other = path.with_name('other')
+    other.write_bytes(path.read_bytes())
+    before = path.stat()
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+
+
+def touched(path):
+    path.touch()
+
+
+def removed(path):
+    path.unlink()
+
+
+def linked(path):
+    """A link to a file elsewhere."""
+    other = path.parents[2] / 'elsewhere.png'
+    path.rename(other)
+    path.symlink_to(other)
+    other.touch()
+
+
+@pytest.mark.parametrize(
+    ('folder', 'change'),
+    [
+        ('ann', removed),
+        *product(('img', 'ann'), (same_size, replaced, touched, linked)),
+    ],
+)
+def test_every_change_is_seen(root, change, folder):
+    before = key_of(root)
+    assert key_of(root) == before
+    change(root / folder / '0002.png')
+    assert key_of(root) != before
+
+
+def test_every_setting_is_seen(root):
+    settings = [
+        {'classes': list('abce')},
+        {'classes': None},
+        {'classes': None, 'labels': LabelRange(5)},
+        {'labels': LabelRange(None, 3)},
+        {'reduce_zero_label': True},
+        {'pipeline': [{'type': 'LoadAnnotations'}]},
+    ]
+    keys = {key_of(root), *(key_of(root, **kwargs) for kwargs in settings)}
+    assert len(keys) == 1 + len(settings)
+
+
+def test_added_and_removed_samples_are_seen(root):
+    before = key_of(root)
+    for folder in ('img', 'ann'):
+        content = (root / folder / '0000.png').read_bytes()
+        (root / folder / '0009.png').write_bytes(content)
+    assert key_of(root) != before
+    (root / 'img' / '0009.png').unlink()
+    assert key_of(root) == before

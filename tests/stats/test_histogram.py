@@ -1,7 +1,5 @@
 """Decoding against mmcv's, which ``LoadAnnotations`` uses."""
 
-import io
-
 import mmcv
 import numpy as np
 import pytest
@@ -14,53 +12,36 @@ from mmseg_margin.stats.histogram import (
     decode,
     histogram,
 )
-from tests.stats.builders import bomb_png, write_png
+from tests.stats.builders import (
+    encode,
+    encode_palette,
+    write_png,
+)
 
 RNG = np.random.default_rng(0)
 
 
-def encode(image: Image.Image, fmt: str = 'PNG', **kwargs) -> bytes:
-    file = io.BytesIO()
-    image.save(file, fmt, **kwargs)
-    return file.getvalue()
-
-
-def grey(height: int, width: int, high: int = 256) -> np.ndarray:
-    return RNG.integers(0, high, (height, width)).astype(np.uint8)
-
-
-def palette(pixels: np.ndarray, bits: int) -> bytes:
-    image = Image.fromarray(pixels)
-    image.putpalette([7 * i % 256 for i in range(3 * 2**bits)])
-    return encode(image, bits=bits)
+def noise(height=21, width=31, high=256, dtype=np.uint8) -> np.ndarray:
+    return RNG.integers(0, high, (height, width)).astype(dtype)
 
 
 LABELS = {
-    'grey': encode(Image.fromarray(grey(33, 47))),
-    'single pixel': encode(Image.fromarray(grey(1, 1))),
-    'one row': encode(Image.fromarray(grey(1, 50))),
-    'palette': palette(grey(33, 47), 8),
-    'palette of 4 bits': palette(grey(33, 47, 16), 4),
-    'palette of 2 bits': palette(grey(33, 47, 4), 2),
-    'palette of 1 bit': palette(grey(33, 47, 2), 1),
-    'black and white': encode(Image.fromarray(grey(9, 11, 2) > 0)),
-    '16 bits': encode(
-        Image.fromarray(RNG.integers(0, 2**16, (20, 30)).astype(np.uint16))
-    ),
-    '16 bits, small': encode(
-        Image.fromarray(RNG.integers(0, 200, (20, 30)).astype(np.uint16))
-    ),
-    'TIFF of 32 bits': encode(
-        Image.fromarray(RNG.integers(0, 2**31, (20, 30)).astype(np.int32)),
-        'TIFF',
-    ),
-    'BMP': encode(Image.fromarray(grey(21, 31)), 'BMP'),
-    'JPEG': encode(Image.fromarray(grey(21, 31)), 'JPEG'),
-    'interlaced': write_png(grey(21, 31), interlaced=True),
-    'rows missing': write_png(grey(21, 31), (31, 40)),
-    'transparent palette': encode(
-        Image.fromarray(grey(21, 31)).convert('P'), transparency=3
-    ),
+    'grey': encode(noise()),
+    'single pixel': encode(noise(1, 1)),
+    'one row': encode(noise(1, 50)),
+    'palette': encode_palette(noise(), 8),
+    'palette of 4 bits': encode_palette(noise(), 4),
+    'palette of 2 bits': encode_palette(noise(), 2),
+    'palette of 1 bit': encode_palette(noise(), 1),
+    'black and white': encode(noise(9, 11, 2) > 0),
+    '16 bits': encode(noise(high=2**16, dtype=np.uint16)),
+    '16 bits, small': encode(noise(high=200, dtype=np.uint16)),
+    'TIFF of 32 bits': encode(noise(high=2**31, dtype=np.int32), 'TIFF'),
+    'BMP': encode(noise(), 'BMP'),
+    'JPEG': encode(noise(), 'JPEG'),
+    'interlaced': write_png(noise(), interlaced=True),
+    'rows missing': write_png(noise(), (31, 40)),
+    'transparent palette': encode_palette(noise(), 8, transparency=3),
 }
 
 
@@ -78,18 +59,13 @@ def test_histogram_is_that_of_load_annotations(name):
 
 
 def tiff(values, dtype):
-    return encode(Image.fromarray(np.array([values, values], dtype)), 'TIFF')
-
-
-def test_whole_numbers_of_any_type_are_labels():
-    decoded = decode(tiff([0, 2, 255], np.float32))
-    assert decoded.histogram[[0, 2, 255]].tolist() == [2, 2, 2]
-    assert decoded.outside == ()
+    return encode(np.array([values, values], dtype), 'TIFF')
 
 
 @pytest.mark.parametrize(
     ('dtype', 'values', 'outside'),
     [
+        (np.float32, [0, 2, 255], ()),
         (np.int32, [-1, 0, 3], (-1,)),
         (np.int32, [-(2**31), -3, 3], (-(2**31), -3)),
         (np.float32, [-1, 0, 300], (-1, 300)),
@@ -98,24 +74,14 @@ def test_whole_numbers_of_any_type_are_labels():
 def test_values_that_no_byte_can_hold(dtype, values, outside):
     decoded = decode(tiff(values, dtype))
     assert decoded.outside == outside
-    assert decoded.histogram.sum() == 2 * (3 - len(outside))
-
-
-@pytest.mark.parametrize('value', [0.5, np.nan, np.inf])
-def test_real_numbers_are_no_class_indices(value):
-    with pytest.raises(NotAnIndexMapError, match='not whole numbers'):
-        decode(tiff([0, 1, value], np.float32))
+    counted = np.repeat(np.arange(256), decoded.histogram).tolist()
+    assert counted == sorted(2 * [x for x in values if x not in outside])
 
 
 @pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
 def test_colours_are_no_class_indices(mode):
     with pytest.raises(NotAnIndexMapError, match='channels instead of one'):
-        decode(encode(Image.new(mode, (8, 8))))
-
-
-def test_a_decompression_bomb_is_not_decoded():
-    with pytest.raises(Image.DecompressionBombError, match='3600000000'):
-        decode(bomb_png(60000))
+        decode(encode(np.asarray(Image.new(mode, (8, 8)))))
 
 
 @given(

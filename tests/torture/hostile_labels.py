@@ -1,6 +1,5 @@
 """Label files as no data set should have them, for hypothesis to choose."""
 
-import io
 import struct
 import zlib
 from collections.abc import Callable
@@ -8,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from PIL import Image
 
-from tests.stats.builders import write_png
+from tests.stats.builders import encode, encode_palette, png_chunk, write_png
 
 SIDES = st.integers(1, 40)
 MAX_MUTATIONS = 4
@@ -22,20 +20,6 @@ class LabelFile(NamedTuple):
 
     content: bytes
     pixels: np.ndarray | None
-
-
-def encode(pixels: np.ndarray, fmt: str = 'PNG', **options) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, fmt, **options)
-    return file.getvalue()
-
-
-def encode_palette(pixels: np.ndarray, bits: int) -> bytes:
-    image = Image.fromarray(pixels & (2**bits - 1))
-    image.putpalette([7 * i % 256 for i in range(3 * 2**bits)])
-    file = io.BytesIO()
-    image.save(file, 'PNG', bits=bits)
-    return file.getvalue()
 
 
 # Those that keep every pixel as it is.
@@ -81,45 +65,32 @@ OTHERS: dict[str, Callable[[np.ndarray], bytes]] = {
 
 
 def _insert_chunk(png: bytes, name: bytes, data: bytes) -> bytes:
-    checksum = struct.pack('>I', zlib.crc32(name + data))
-    chunk = struct.pack('>I', len(data)) + name + data + checksum
-    return png[:33] + chunk + png[33:]  # behind the header
+    return png[:33] + png_chunk(name, data) + png[33:]  # behind the header
 
 
-def _flip_bit(content: bytearray, where: int, value: int) -> None:
-    content[where] ^= 1 << value % 8
-
-
-def _set_byte(content: bytearray, where: int, value: int) -> None:
-    content[where] = value
-
-
-def _truncate(content: bytearray, where: int, value: int) -> None:
-    del content[where:]
-
-
-def _repeat(content: bytearray, where: int, value: int) -> None:
-    content[where:where] = content[where : where + value]
-
-
-def _drop(content: bytearray, where: int, value: int) -> None:
-    del content[where : where + value]
-
-
-def _append(content: bytearray, where: int, value: int) -> None:
-    content += bytes([value]) * where
-
-
-def _declare_size(content: bytearray, where: int, value: int) -> None:
+def _declare_size(content: bytes, where: int, value: int) -> bytes:
     """Another size in the header of a PNG, with the checksum it needs."""
-    if content[12:16] == b'IHDR' and len(content) >= 33:
-        content[16:24] = struct.pack('>II', 1 << where % 16, 1 + 50 * value)
-        content[29:33] = struct.pack('>I', zlib.crc32(content[12:29]))
+    if content[12:16] != b'IHDR' or len(content) < 33:
+        return content
+    size = struct.pack('>II', 1 << where % 16, 1 + 50 * value)
+    header = png_chunk(b'IHDR', size + content[24:29])
+    return content[:8] + header + content[33:]
 
 
-MUTATIONS = (
-    *(_flip_bit, _flip_bit, _set_byte, _truncate),
-    *(_repeat, _drop, _append, _declare_size),
+def _set_byte(content: bytes, where: int, value: int) -> bytes:
+    return content[:where] + bytes([value]) + content[where + 1 :]
+
+
+# Of the content, a place in it and a byte.
+MUTATIONS: tuple[Callable[[bytes, int, int], bytes], ...] = (
+    lambda x, where, value: _set_byte(x, where, x[where] ^ 1 << value % 8),
+    lambda x, where, value: _set_byte(x, where, x[where] ^ 1 << value % 8),
+    _set_byte,
+    lambda x, where, value: x[:where],
+    lambda x, where, value: x[:where] + x[where : where + value] + x[where:],
+    lambda x, where, value: x[:where] + x[where + value :],
+    lambda x, where, value: x + bytes([value]) * where,
+    _declare_size,
 )
 
 
@@ -131,12 +102,12 @@ def label_files(draw: st.DrawFn) -> LabelFile:
     high = draw(st.sampled_from([2, 5, 256]))
     pixels = rng.integers(0, high, (height, width)).astype(np.uint8)
     name = draw(st.sampled_from([*LOSSLESS, *LOSSLESS, *OTHERS]))
-    content = bytearray((LOSSLESS | OTHERS)[name](pixels))
+    content = (LOSSLESS | OTHERS)[name](pixels)
     number = draw(st.integers(0, MAX_MUTATIONS))
     for _ in range(number):
         if content:
             mutate = draw(st.sampled_from(MUTATIONS))
             where = draw(st.integers(0, 2**20)) % len(content)
-            mutate(content, where, draw(st.integers(0, 255)))
+            content = mutate(content, where, draw(st.integers(0, 255)))
     is_known = name in LOSSLESS and number == 0
-    return LabelFile(bytes(content), pixels if is_known else None)
+    return LabelFile(content, pixels if is_known else None)

@@ -5,21 +5,17 @@
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 from mmengine.logging import MMLogger
 
-from mmseg_margin.stats import ClassStats, Provenance, StatsCache
+from mmseg_margin.stats import Provenance, StatsCache
+from tests.stats.test_class_stats import STATS as STATS_OF_STREETS
 
 FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
 KEY = 'ab' * 32
-STATS = ClassStats(
-    ['sky', 'road'],
-    [900, 100],
-    [3, 2],
-    [1000, 700],
-    provenance=Provenance(fingerprint=KEY),
-)
+STATS = replace(STATS_OF_STREETS, provenance=Provenance(fingerprint=KEY))
 
 
 @pytest.fixture
@@ -44,37 +40,28 @@ def test_no_flipped_bit_is_believed(cache, record_property):
     record_property('flipped bits in the cache', FLIPS)
 
 
-def link(path, stranger):
-    path.symlink_to(stranger)
+PLANTED = {
+    'link': lambda path: path.symlink_to(path.parents[1] / 'stranger'),
+    'dangling link': lambda path: path.symlink_to(path.parents[1] / 'nowhere'),
+    'pipe': os.mkfifo,
+    'folder': os.mkdir,
+}
 
 
-def dangling_link(path, stranger):
-    path.symlink_to(stranger.with_name('nowhere'))
-
-
-def pipe(path, stranger):
-    os.mkfifo(path)
-
-
-def folder(path, stranger):
-    path.mkdir()
-
-
-@pytest.mark.parametrize('plant', [link, dangling_link, pipe, folder])
+@pytest.mark.parametrize('kind', PLANTED)
 def test_strange_files_are_neither_read_nor_written(
-    cache, tmp_path, plant, record_property
+    cache, tmp_path, kind, record_property
 ):
     """Each instead of the file that the next run would look for."""
     path, stranger = cache.path_of(KEY), tmp_path / 'stranger'
-    stranger.write_bytes(path.read_bytes())
-    before = stranger.read_bytes()
-    path.unlink()
-    plant(path, stranger)
+    before = path.read_bytes()
+    path.rename(stranger)
+    PLANTED[kind](path)
     assert cache.load(KEY) is None  # and it does not wait for the pipe
     cache.store(STATS)
     assert stranger.read_bytes() == before
-    assert not stranger.with_name('nowhere').exists()
-    if plant is not folder:
+    assert not (tmp_path / 'nowhere').exists()
+    if kind != 'folder':
         assert path.is_file()
         assert not path.is_symlink()
         assert cache.load(KEY) == STATS

@@ -19,16 +19,15 @@ from mmengine.runner import CheckpointLoader, save_checkpoint
 from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
 from mmseg_margin.stats import (
     ClassStats,
-    LabelRange,
     StatsCache,
     collect_stats,
     plot_stats,
 )
 from mmseg_margin.tooling.mosaic import draw_mosaic
 from tests.layouts import make_camvid_segnet
-from tests.processes import FORK
+from tests.processes import FORK, wait_for
 from tests.small_training import training_config
-from tests.stats.builders import open_set, write_set
+from tests.stats.builders import LABELS, open_set, write_set
 from tools.converters.camvid import convert_camvid
 
 TOOL = Path(__file__).resolve().parents[2] / 'tools' / 'train.py'
@@ -71,18 +70,28 @@ def convert(path: Path) -> None:
     convert_camvid(path.parents[2] / 'segnet', path.parents[1])
 
 
-def prepare_nothing(path: Path) -> None:
-    """Most of them need nothing."""
-
-
 WRITERS = {
-    'statistics': ('stats.json', prepare_nothing, STATS.to_json),
-    'plot': ('plot.png', prepare_nothing, lambda x: plot_stats(STATS, x)),
-    'mosaic': ('mosaic.png', prepare_nothing, write_mosaic),
-    'checkpoint': ('iter_9.pth', prepare_nothing, write_checkpoint),
-    'archive': ('results.zip', prepare_archive, write_archive),
-    'converter': ('train/0001TP_000000.png', prepare_conversion, convert),
+    'stats.json': STATS.to_json,
+    'plot.png': lambda path: plot_stats(STATS, path),
+    'mosaic.png': write_mosaic,
+    'iter_9.pth': write_checkpoint,
+    'results.zip': write_archive,
+    'train/0001TP_000000.png': convert,
 }
+PREPARATIONS = {
+    'results.zip': prepare_archive,
+    'train/0001TP_000000.png': prepare_conversion,
+}
+
+
+def write_good_file(folder: Path, name: str) -> Path:
+    """And what else has to be there before it is written anew."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'good')
+    if name in PREPARATIONS:
+        PREPARATIONS[name](path)
+    return path
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -103,15 +112,11 @@ def fill(folder: Path) -> None:
 
 @pytest.mark.parametrize('name', WRITERS)
 def test_earlier_files_survive_a_full_disk(name, disk, record_property):
-    file_name, prepare, write = WRITERS[name]
-    path = disk / file_name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b'good')
-    prepare(path)
+    path = write_good_file(disk, name)
     fill(disk)
     before = contents(disk)
     with pytest.raises(OSError, match='No space left') as caught:
-        write(path)
+        WRITERS[name](path)
     assert caught.value.errno == errno.ENOSPC
     assert contents(disk) == before
     record_property('full disks', 1)
@@ -120,25 +125,20 @@ def test_earlier_files_survive_a_full_disk(name, disk, record_property):
 @pytest.mark.parametrize('name', WRITERS)
 def test_earlier_files_survive_a_limit(name, tmp_path, record_property):
     """The same without root: no file may be larger than 4 KiB."""
-    file_name, prepare, write = WRITERS[name]
     folder = tmp_path / 'files'
-    path = folder / file_name
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b'good')
-    prepare(path)
+    path = write_good_file(folder, name)
     before = contents(folder)
 
     def write_with_limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
         try:
-            write(path)
+            WRITERS[name](path)
         except OSError as error:
             os._exit(error.errno)
 
     child = FORK.Process(target=write_with_limit)
     child.start()
-    child.join(100)
-    assert child.exitcode == errno.EFBIG
+    assert wait_for([child], 100) == [errno.EFBIG]
     assert contents(folder) == before
     record_property('files larger than allowed', 1)
 
@@ -151,10 +151,9 @@ def test_cache_on_a_full_disk_does_not_stop_a_scan(
     MMLogger.get_instance('full disk', log_file=str(log))
     root = write_set(tmp_path / 'data')
     fill(disk)
-    right = collect_stats(open_set(root), LabelRange(None)).stats
+    right = collect_stats(open_set(root), LABELS).stats
     cache = StatsCache(disk / 'cache')
-    found = collect_stats(open_set(root), LabelRange(None), cache).stats
-    assert found == right
+    assert collect_stats(open_set(root), LABELS, cache).stats == right
     assert 'No space left' in log.read_text()
     assert list(disk.rglob('*.*')) == []
     record_property('full disks', 1)

@@ -17,7 +17,7 @@ from PIL import Image
 
 from mmseg_margin.stats import LabelRange
 from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Kind
+from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Problem
 from mmseg_margin.stats.scan import scan
 from tests.stats.builders import open_set
 from tests.torture.hostile_labels import LabelFile, label_files
@@ -25,11 +25,11 @@ from tests.torture.hostile_labels import LabelFile, label_files
 NUM_FILES = int(os.environ.get('MMSEG_MARGIN_FUZZ', '400'))
 FILES_PER_SCAN = min(8, FILES_SHOWN)  # so that the findings name them all
 NOT_COUNTED = (
-    Kind.MISSING_LABEL,
-    Kind.UNREADABLE_LABEL,
-    Kind.TOO_LARGE,
-    Kind.NOT_AN_INDEX_MAP,
-    Kind.LOADING_FAILED,
+    Problem.MISSING_LABEL,
+    Problem.UNREADABLE_LABEL,
+    Problem.TOO_LARGE,
+    Problem.NOT_AN_INDEX_MAP,
+    Problem.LOADING_FAILED,
 )
 MOST_MEMORY = 3 << 30
 
@@ -108,7 +108,7 @@ def test_counted_right_or_reported_by_name(folder, record_property):
                 assert by_pillow is not None
                 expected += by_pillow
                 tried.counted += 1
-        np.testing.assert_array_equal(sums.rows[3], expected)
+        np.testing.assert_array_equal(sums[3], expected)
 
     check()
     assert tried.counted + tried.reported >= NUM_FILES

@@ -129,7 +129,7 @@ def measure_folder(folder: Path, repeats: int) -> dict[str, float]:
         seconds = time.process_time() - start
         milliseconds.append(1e3 * seconds / len(samples))
     found = summary(milliseconds)
-    megapixels = sums.rows[3].sum() / 1e6 / len(samples)
+    megapixels = sums[3].sum() / 1e6 / len(samples)
     print(
         f'{len(samples)} files, CPU time: {found["median"]:.2f} ms a file '
         f'({found["min"]:.2f}-{found["max"]:.2f}), '
