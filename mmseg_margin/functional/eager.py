@@ -9,7 +9,7 @@ time. Powers of two take half the time of powers of e.
 import torch
 from torch import Tensor
 
-from .kernels import FAR, LN_2, Classes, Costs, PixelTerms, Rules
+from .kernels import FAR, LN_2, Classes, Costs, PixelTerms, Rules, focused
 
 # 2^LIMIT is finite, and log2(1 + 2^x) = x beyond it.
 LIMIT = 60.0
@@ -116,12 +116,7 @@ def softmax_terms(
     if rules.form == 'jaccard':
         own_cost = costs_at(classes.own_cost, error, label)
         w = w * own_cost
-    slope = w
-    if rules.focus:
-        # Below the smallest step of a float the power has no slope.
-        q = error.clamp(min=torch.finfo(error.dtype).tiny)
-        w = w * (2 * q) ** rules.focus
-        slope = w * (1 + rules.focus * LN_2 * (1 - q) * log_loss / q)
+    w, slope = focused(w, error, log_loss, rules.focus)
     loss = w * log_loss / rules.bits
     if rules.form == 'softmax':
         gradient = power.mul_(slope / total)

@@ -224,12 +224,7 @@ def softmax_terms(
     if rules.form == 'jaccard':
         own_cost = _cost(classes.own_cost, error, labels.clamp(min=0).long())
         w = w * own_cost
-    slope = w
-    if rules.focus:
-        # Below the smallest step of a float the power has no slope.
-        q = error.clamp(min=torch.finfo(error.dtype).tiny)
-        w = w * (2 * q) ** rules.focus
-        slope = w * (1 + rules.focus * LN_2 * (1 - q) * log_loss / q)
+    w, slope = focused(w, error, log_loss, rules.focus)
     loss = w * log_loss / rules.bits
     less = torch.where(own, slope, 0.0)
     if rules.form == 'softmax':
@@ -242,6 +237,18 @@ def softmax_terms(
     scale = LN_2 * rules.bits * weight
     gradient = p * (scale * c + (slope - scale * mean)) - less
     return loss, gradient, c, own_cost
+
+
+def focused(
+    w: Tensor, error: Tensor, log_loss: Tensor, focus: float
+) -> tuple[Tensor, Tensor]:
+    """The weight of a log-loss with a focus, and that of its gradient."""
+    if not focus:
+        return w, w
+    # Below the smallest step of a float the power has no slope.
+    q = error.clamp(min=torch.finfo(error.dtype).tiny)
+    w = w * (2 * q) ** focus
+    return w, w * (1 + focus * LN_2 * (1 - q) * log_loss / q)
 
 
 def _cost(costs: Costs, error: Tensor, row: Tensor | None = None) -> Tensor:

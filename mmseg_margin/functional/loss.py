@@ -53,8 +53,9 @@ def margin_calibration_loss(
             - ``focus=0``: How strongly the terms beyond their margin are
               played down; 0 in the paper.
             - ``levels=64``: Levels in which the Jaccard form counts errors.
-            - ``log_share=0``: Share of the softmax form, with its
-              ``pos_weight`` and ``focus``, that is added to the Jaccard form.
+            - ``log_share=0``: How much of the softmax form, with its
+              ``pos_weight`` and ``focus``, the Jaccard form adds to the error
+              of the label.
             - ``tables=None``: Weights (2, K, L + 1) of the Jaccard form at the
               borders of L levels, or a function that makes them from the
               batch's error histograms (2, K, L), which are counted on every
