@@ -97,8 +97,10 @@ WRITTEN_OUT = {
     'recommended': dict(
         form='jaccard',
         log_base='e',
-        log_share=0.25,
-        largest_offset=0.4,
+        memory=0.9,
+        batch_share=0.5,
+        log_share=0.1,
+        largest_offset=0.0,
         absent_class='zero',
     ),
 }
@@ -116,8 +118,9 @@ def test_a_preset_is_its_written_out_settings(batch, preset):
 
 
 def test_whatever_is_given_replaces_the_presets():
-    loss = build(preset='recommended', form='softmax', log_share=0, tau=3.0)
-    assert loss.settings == LossSettings('softmax', log_base='e')
+    given = dict(memory=0.5, log_share=0, batch_share=0.0)
+    loss = build(preset='recommended', tau=3.0, **given)
+    assert loss.settings == LossSettings('jaccard', log_base='e', **given)
     assert loss.offset_settings == OffsetSettings(3.0, absent_class='zero')
     assert build(preset='paper', largest_offset=1.0).rho_0k.max() == 1
 
