@@ -11,16 +11,16 @@ from mmseg.registry import DATASETS, TRANSFORMS
 from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.report import title_lines
+from mmseg_margin.report.pictures import title_lines
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
 from .records import PREDICTIONS, run_folder
 from .results import Comparison
 
-GROUND_TRUTH = 'ground_truth'
 IGNORED = 255
 WIDTH = 480
 MOSAIC_INCHES = 14.0
+# Name, image file and label file.
 Sample = tuple[str, Path, Path]
 
 
@@ -30,6 +30,29 @@ class Examples(NamedTuple):
     file: Path
     seed: int
     images: str
+
+
+def write_ground_truth(cfg: Config, out: Path) -> list[Sample]:
+    """Labels of the test split as class indices, whatever its files hold."""
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    settings = cfg.test_dataloader.dataset
+    dataset = DATASETS.build(settings)
+    load_labels = TRANSFORMS.build(
+        next(t for t in settings.pipeline if t.type == 'LoadAnnotations')
+    )
+    folder = out / 'ground_truth'
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = []
+    for index in range(len(dataset)):
+        info = dataset.get_data_info(index)
+        image = Path(info['img_path'])
+        labels = folder / f'{image.stem}.png'
+        if not labels.exists():
+            loaded = load_labels(info)['gt_seg_map']
+            with atomic_write(labels) as draft:
+                Image.fromarray(loaded.astype(np.uint8)).save(draft, 'png')
+        samples.append((image.stem, image, labels))
+    return samples
 
 
 def draw_examples(
@@ -43,24 +66,24 @@ def draw_examples(
     setup = comparison.setup
     seed = setup.all_seeds[0]
     predictions = {
-        name: run_folder(out, name, seed) / PREDICTIONS
+        name: predicted
         for name in setup.losses
+        if (predicted := run_folder(out, name, seed) / PREDICTIONS).is_dir()
     }
-    predictions = {k: v for k, v in predictions.items() if v.is_dir()}
-    complete = [
-        (sample, files)
-        for sample in samples
-        if (files := _prediction_files(predictions, sample[0]))
-    ]
-    if not complete:
+    shares = {}
+    for sample in samples:
+        files = _prediction_files(predictions, sample)
+        if files and all(file.exists() for file in files):
+            shares[sample] = disagreement(files, sample[2])
+    if not shares:
         return None
-    shares = [disagreement(files, truth) for (*_, truth), files in complete]
-    chosen = np.argsort(-np.array(shares), kind='stable')[:rows].tolist()
+    chosen = sorted(shares, key=lambda sample: -shares[sample])[:rows]
     pictures = []
     shown: set[int] = set()
-    for index in chosen:
-        (_, image, truth), files = complete[index]
-        labels = [_read_labels(file) for file in (*files, truth)]
+    for sample in chosen:
+        _, image, truth = sample
+        files = [*_prediction_files(predictions, sample), truth]
+        labels = [_read_labels(file) for file in files]
         shown.update(*(np.unique(label).tolist() for label in labels))
         painted = [paint(label, setup.palette) for label in labels]
         with Image.open(image) as file:
@@ -77,37 +100,8 @@ def draw_examples(
         # Fewer inches make the letters of a wide mosaic larger.
         column_inches=min(2.4, MOSAIC_INCHES / len(pictures[0])),
     )
-    images = ', '.join(
-        f'{complete[index][0][0]} ({shares[index]:.1%})' for index in chosen
-    )
-    return Examples(path, seed, images)
-
-
-def write_ground_truth(cfg: Config, out: Path) -> list[Sample]:
-    """Labels of the test split as class indices, whatever its files hold.
-
-    Returns:
-        Name, image file and label file of each image.
-    """
-    init_default_scope(cfg.get('default_scope', 'mmseg'))
-    settings = cfg.test_dataloader.dataset
-    dataset = DATASETS.build(settings)
-    load_labels = TRANSFORMS.build(
-        next(t for t in settings.pipeline if t.type == 'LoadAnnotations')
-    )
-    folder = out / GROUND_TRUTH
-    folder.mkdir(parents=True, exist_ok=True)
-    samples = []
-    for index in range(len(dataset)):
-        info = dataset.get_data_info(index)
-        image = Path(info['img_path'])
-        labels = folder / f'{image.stem}.png'
-        if not labels.exists():
-            loaded = load_labels(info)['gt_seg_map']
-            with atomic_write(labels) as draft:
-                Image.fromarray(loaded.astype(np.uint8)).save(draft, 'png')
-        samples.append((image.stem, image, labels))
-    return samples
+    images = [f'{sample[0]} ({shares[sample]:.1%})' for sample in chosen]
+    return Examples(path, seed, ', '.join(images))
 
 
 def disagreement(predictions: Sequence[Path], truth: Path) -> float:
@@ -120,10 +114,8 @@ def disagreement(predictions: Sequence[Path], truth: Path) -> float:
     return float(differs[labelled].mean()) if labelled.any() else 0.0
 
 
-def _prediction_files(folders: dict[str, Path], stem: str) -> list[Path]:
-    """One file of each objective, or nothing if one lacks it."""
-    files = [folder / f'{stem}.png' for folder in folders.values()]
-    return files if all(file.exists() for file in files) else []
+def _prediction_files(folders: dict[str, Path], sample: Sample) -> list[Path]:
+    return [folder / f'{sample[0]}.png' for folder in folders.values()]
 
 
 def _read_labels(path: Path) -> np.ndarray:

@@ -17,7 +17,7 @@ from mmseg_margin.comparison.records import (
     write_record,
 )
 from mmseg_margin.losses.objectives import terms_of
-from mmseg_margin.report import Table
+from mmseg_margin.report.pages import Table
 
 CLASSES = ['tissue', 'shaft', 'wrist', 'claspers', 'probe']
 COUNTS = [912_000, 49_000, 14_000, 16_000, 8_000]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mmseg_margin.comparison.compare import named_objectives
 from mmseg_margin.comparison.jobs import LOG_FILE
 from mmseg_margin.comparison.records import run_folder
 from mmseg_margin.comparison.results import load_comparison
-from mmseg_margin.comparison.runs import named_objectives
 from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.presets import PRESETS
 from tests.small_training import write_config

@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from mmseg_margin.comparison.records import SETUP_FILE, write_record
-from mmseg_margin.comparison.report import write_report
+from mmseg_margin.comparison.report import verdict, write_report
 from mmseg_margin.comparison.results import load_comparison
-from mmseg_margin.comparison.verdict import verdict
 from tests.comparison.invented import (
     make_result,
     make_setup,

@@ -11,7 +11,7 @@ import pytest
 from mmseg_margin.comparison.records import SETUP_FILE, write_record
 from mmseg_margin.comparison.results import load_comparison, save_comparison
 from mmseg_margin.comparison.summary import load_summary
-from mmseg_margin.comparison.summary_tables import cost_table, metric_table
+from mmseg_margin.comparison.summary_report import cost_table, metric_table
 from tests.comparison.invented import (
     cells,
     make_result,

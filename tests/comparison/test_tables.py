@@ -12,7 +12,8 @@ from mmseg_margin.comparison.tables import (
     difference_table,
     overall_table,
 )
-from mmseg_margin.report import ABSENT, Bold
+from mmseg_margin.report.numbers import ABSENT
+from mmseg_margin.report.pages import Bold
 from tests.comparison.invented import cells, make_result, make_setup
 
 

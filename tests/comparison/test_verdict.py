@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from mmseg_margin.comparison.report import missing_runs, verdict
 from mmseg_margin.comparison.results import Comparison
-from mmseg_margin.comparison.verdict import missing_runs, verdict
 from tests.comparison.invented import make_result, make_setup
 
 NAN = float('nan')

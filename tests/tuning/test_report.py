@@ -31,7 +31,7 @@ def task(cfg):
         commands=['tune.py small.py --trials 9'],
     )
     loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
-    return Task(cfg, loss, setup, 0, 'start.pth')
+    return Task(cfg, loss, setup, 0, 'start.pth', STARTS)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def markdown(page):
 
 def test_a_search_without_a_trial(task, shared):
     assert 'No training has been finished yet' in markdown(
-        write_report(task, shared, STARTS)
+        write_report(task, shared)
     )
 
 
@@ -67,7 +67,7 @@ def test_a_whole_search(task, shared):
     for i in range(8):
         add(shared, {**PAPER, 'largest_offset': 0.05 * 2**i}, 45.0 + i)
     add(shared, PAPER, 30.0, TrialState.PRUNED, {40: 30.0})
-    page = write_report(task, shared, STARTS)
+    page = write_report(task, shared)
     text = markdown(page)
     assert (
         'The best of 11 trials is trial 9 with a validation mIoU of 52.00: '
@@ -91,11 +91,11 @@ def test_a_whole_search(task, shared):
 
 def test_few_trials_have_no_importance(task, shared):
     add(shared, PAPER, 40.0)
-    text = markdown(write_report(task, shared, STARTS))
+    text = markdown(write_report(task, shared))
     assert 'too few trials' in text
     assert 'importance.png' not in text
 
 
 def test_tuning_on_the_test_images_is_said(task, shared):
     task.cfg.test_dataloader = task.cfg.val_dataloader
-    assert SAME_SPLIT in markdown(write_report(task, shared, STARTS))
+    assert SAME_SPLIT in markdown(write_report(task, shared))
