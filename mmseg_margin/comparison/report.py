@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mmseg_margin.report.numbers import signed
-from mmseg_margin.report.pages import Table, write_pages
+from mmseg_margin.report.pages import write_pages
 
 from .curves import draw_curves
 from .examples import Sample, draw_examples
@@ -44,19 +44,10 @@ def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
     folder = out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     save_comparison(comparison, folder / RESULTS_FILE)
-    iterations = f'{setup.iterations:,}'
-    seeds = ', '.join(map(str, setup.all_seeds))
-    settings = {
-        'config': setup.config,
-        'iterations': iterations,
-        'seeds': seeds,
-        'start from': setup.start,
-        **setup.versions,
-    }
     return write_pages(
         folder,
         'comparison',
-        subtitle=f'{setup.config}, {iterations} iterations, seeds: {seeds}',
+        setup=setup,
         summary=verdict(comparison),
         warnings=missing_runs(comparison),
         baseline=BASELINE,
@@ -67,8 +58,6 @@ def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
         examples=draw_examples(comparison, out, samples, folder),
         margins=describe_margins(comparison, folder),
         cost=cost_table(comparison),
-        settings=Table.of_settings(settings),
-        commands='\n'.join(setup.commands),
         objectives='\n'.join(f'{k}: {v}' for k, v in setup.losses.items()),
     )
 

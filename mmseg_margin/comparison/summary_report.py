@@ -8,6 +8,8 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.report.numbers import (
     ABSENT,
@@ -167,9 +169,10 @@ def draw_summary(summary: Summary, path: Path) -> Path | None:
                 for label, value in summary.differences(name).items()
                 if label in labels
             ]
+            values, places = np.reshape(points, (-1, 2)).T
             axes.scatter(
-                [value for value, _ in points],
-                [row for _, row in points],
+                values,
+                places,
                 s=22,
                 color=SCHEDULE_COLOURS[i % len(SCHEDULE_COLOURS)],
                 alpha=0.75,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from mmseg_margin.losses.presets import settings_of_config
 from mmseg_margin.report.numbers import ABSENT, difference_text, mean_cells
@@ -19,16 +19,6 @@ METRICS = {
     'mIoU_middle': 'middle mIoU',
     'mIoU_tail': 'tail mIoU',
 }
-
-
-class Margins(NamedTuple):
-    """The classes with their margins, and whose margins they are."""
-
-    table: Table
-    objective: str | None
-    tau: float
-    upsilon: float
-    file: Path | None
 
 
 def overall_table(comparison: Comparison) -> Table:
@@ -69,8 +59,8 @@ def difference_table(comparison: Comparison) -> Table | None:
     return Table.of_columns({'objective': others, **columns})
 
 
-def describe_margins(comparison: Comparison, folder: Path) -> Margins:
-    """A table, and a picture where there are margins to draw."""
+def describe_margins(comparison: Comparison, folder: Path) -> dict[str, Any]:
+    """A table, a picture if there is one, and whose margins they are."""
     setup = comparison.setup
     counts = setup.class_counts
     objective, loss = next(iter(comparison.margin_losses.items()), (None, {}))
@@ -95,7 +85,13 @@ def describe_margins(comparison: Comparison, folder: Path) -> Margins:
         picture = folder / 'classes.png'
         plot_stats(stats, picture, tau, upsilon)
     header = ['class', 'pixels', 'share %', 'rho_0k', 'rho_k0']
-    return Margins(Table(header, rows), objective, tau, upsilon, picture)
+    return {
+        'table': Table(header, rows),
+        'file': picture,
+        'objective': objective,
+        'tau': tau,
+        'upsilon': upsilon,
+    }
 
 
 def cost_table(comparison: Comparison) -> Table:

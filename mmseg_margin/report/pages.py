@@ -41,12 +41,6 @@ class Table(NamedTuple):
         rows = zip(*columns.values(), strict=True)
         return cls(list(columns), [list(row) for row in rows])
 
-    @classmethod
-    def of_settings(cls, settings: Mapping[str, str]) -> 'Table':
-        """A row for each setting."""
-        rows = [[name, value] for name, value in settings.items()]
-        return cls(['setting', 'value'], rows, numeric=False)
-
 
 def write_pages(folder: Path, report: str, **values: Any) -> Path:
     """Write ``index.html`` and ``report.md``; return the former's path.
@@ -54,7 +48,7 @@ def write_pages(folder: Path, report: str, **values: Any) -> Path:
     Args:
         folder: Where the pictures are.
         report: The name of the template.
-        values: What it needs, and ``subtitle``, ``summary``, ``warnings``.
+        values: What it needs, and ``summary`` and ``warnings``.
     """
     page = folder / 'index.html'
     for look, path, escape in (

@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
@@ -30,8 +31,9 @@ BEST_SHARE = 0.25
 FEWEST_FOR_IMPORTANCE = 8
 
 
-def plot_history(trials: Sequence[FrozenTrial], path: Path) -> Path:
+def plot_history(trials: Sequence[FrozenTrial], folder: Path) -> Path:
     """The mIoU of each trial, and the best so far."""
+    path = folder / 'history.png'
     whole = [t for t in trials if t.state == TrialState.COMPLETE]
     with picture(path, 8, 3.6) as figure:
         axes = figure.subplots()
@@ -49,8 +51,9 @@ def plot_history(trials: Sequence[FrozenTrial], path: Path) -> Path:
     return path
 
 
-def plot_slices(trials: Sequence[FrozenTrial], path: Path) -> Path:
+def plot_slices(trials: Sequence[FrozenTrial], folder: Path) -> Path:
     """The mIoU over each parameter, of the trials that have it."""
+    path = folder / 'slices.png'
     space = {k: d for t in trials for k, d in t.distributions.items()}
     rows = -(-len(space) // COLUMNS)
     with picture(path, 2.8 * COLUMNS, 2.8 * rows) as figure:
@@ -76,7 +79,7 @@ def plot_slices(trials: Sequence[FrozenTrial], path: Path) -> Path:
     return path
 
 
-def plot_importances(study: optuna.Study, path: Path) -> Path | None:
+def plot_importances(study: optuna.Study, folder: Path) -> Path | None:
     """The parameter that matters most on top; None for too few trials."""
     whole = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(whole) < FEWEST_FOR_IMPORTANCE:
@@ -85,6 +88,7 @@ def plot_importances(study: optuna.Study, path: Path) -> Path | None:
         study,
         evaluator=PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE),
     )
+    path = folder / 'importance.png'
     with picture(path, 6, 2.6) as figure:
         axes = figure.subplots()
         axes.barh(list(shares), list(shares.values()), color='#0072B2')
@@ -102,5 +106,5 @@ def _scatter(
             for place, trial in zip(places, trials, strict=True)
             if trial.state == state and trial.value is not None
         ]
-        x, y = zip(*points, strict=True) if points else ((), ())
+        x, y = np.reshape(points, (-1, 2)).T
         axes.scatter(x, y, marker=mark, color=colour, label=label)

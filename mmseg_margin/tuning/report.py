@@ -11,7 +11,7 @@ from mmseg_margin.report.pages import Bold, Table, write_pages
 
 from .plots import plot_history, plot_importances, plot_slices
 from .shared_study import SharedStudy
-from .space import setting_text, value_text
+from .space import loss_with, setting_text, value_text
 from .trial import Task
 
 BEST_CONFIG = 'best_config.py'
@@ -40,40 +40,32 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     tested = task.cfg.get('test_dataloader') or {}
     same_split = tested.get('dataset') == task.cfg.val_dataloader.dataset
-    setup, trials = task.setup, shared.trials
+    trials = shared.trials
     pictures = confirmation = None
     if shared.best:
         pictures = {
-            'history': plot_history(trials, folder / 'history.png'),
-            'slices': plot_slices(trials, folder / 'slices.png'),
-            'importance': plot_importances(
-                shared.study, folder / 'importance.png'
-            ),
+            'history': plot_history(trials, folder),
+            'slices': plot_slices(trials, folder),
+            'importance': plot_importances(shared.study, folder),
         }
         confirmation = (
             f'python tools/train.py {shared.out / BEST_CONFIG}\n'
             f'python tools/compare.py {task.cfg.filename} --seeds 3 --losses '
             f'ce tuned={_objective_text(task, shared.best)}'
         )
-    settings = {
-        'start from': setup.start,
-        'loss': setting_text(task.loss),
-        **setup.versions,
-        'optuna': optuna.__version__,
-    }
     return write_pages(
         folder,
         'tuning',
-        subtitle=f'{setup.config}, {setup.iterations:,} iterations, seed '
-        f'{task.seed}',
+        setup=task.setup,
+        seed=task.seed,
+        loss=setting_text(task.loss),
+        versions={**task.setup.versions, 'optuna': optuna.__version__},
         summary=summary(task, shared),
         warnings=[ONE_TRAINING, SAME_SPLIT] if same_split else [ONE_TRAINING],
         best=best_table(task, shared),
         trials=trial_table(shared),
         pictures=pictures,
-        command='\n'.join(setup.commands),
         confirmation=confirmation,
-        settings=Table.of_settings(settings),
     )
 
 
@@ -152,8 +144,8 @@ def _gain(best: FrozenTrial | None, trial: FrozenTrial) -> float | None:
 
 def _objective_text(task: Task, trial: FrozenTrial) -> str:
     """A trial for ``tools/compare.py --losses``, to the last digit."""
-    given = written_out(task.loss_with(trial.params)) | {'preset': 'paper'}
-    del given['type']
+    loss = written_out(loss_with(task.loss, trial.params))
+    given = {**loss, 'preset': 'paper', 'type': None}
     return 'margin:' + ','.join(
         f'{k}={v}' for k, v in given.items() if v is not None
     )

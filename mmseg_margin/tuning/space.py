@@ -40,7 +40,7 @@ CHOICES: dict[str, tuple] = {
     'class_weight': (None, 0.15, 'sqrt'),
 }
 # A scale, so it is searched by factors.
-RANGES = {'largest_offset': (0.01, 10.0)}
+LARGEST_OFFSET = (0.01, 10.0)
 
 
 def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
@@ -87,9 +87,10 @@ def search_space(starts: Sequence[Setting]) -> Space:
         space[name] = CategoricalDistribution(
             tuple(dict.fromkeys([*choices, *own]))
         )
-    for name, limits in RANGES.items():
-        values = [*limits, *(float(start[name]) for start in starts)]
-        space[name] = FloatDistribution(min(values), max(values), log=True)
+    offsets = [*LARGEST_OFFSET, *(start['largest_offset'] for start in starts)]
+    space['largest_offset'] = FloatDistribution(
+        min(offsets), max(offsets), log=True
+    )
     return space
 
 

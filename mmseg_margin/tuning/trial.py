@@ -53,9 +53,6 @@ class Task:
     init: str | None
     starts: dict[str, Setting]
 
-    def loss_with(self, setting: Setting) -> dict[str, Any]:
-        return loss_with(self.loss, setting)
-
 
 class PruningHook(Hook):
     """Reports the validation mIoU of CurvesHook to a trial.
@@ -117,7 +114,7 @@ def run_trial(task: Task, trial: Trial, folder: Path) -> float | None:
 
 def check_setting(task: Task, setting: Setting) -> None:
     """Let the loss derive its margins as it will in the training."""
-    arguments = task.loss_with(setting)
+    arguments = loss_with(task.loss, setting)
     del arguments['type']
     loss = MarginCalibrationLoss(**arguments)
     if arguments.get('class_counts') is None:
@@ -129,7 +126,7 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
     base = copy.deepcopy(task.cfg)
     base.test_dataloader = base.val_dataloader
     base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
-    run = Run('margin', task.loss_with(setting), task.seed, folder)
+    run = Run('margin', loss_with(task.loss, setting), task.seed, folder)
     cfg = run_config(base, run, task.init, task.setup.class_counts)
     add_hook(
         cfg,

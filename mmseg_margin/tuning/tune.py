@@ -19,7 +19,7 @@ from mmseg_margin.walks import heads_of_config
 
 from .report import BEST_CONFIG, outcome_text, summary, write_report
 from .shared_study import SharedStudy
-from .space import propose, setting_text, starting_points
+from .space import loss_with, propose, setting_text, starting_points
 from .trial import Task, check_setting, run_trial, tuned_loss
 
 
@@ -121,7 +121,7 @@ def _publish(task: Task, shared: SharedStudy) -> Path:
                 f'Trial {best.number} of {len(shared.finished)}: validation '
                 f'mIoU {best.value:.2f}.'
             )
-            loss = task.loss_with(best.params)
+            loss = loss_with(task.loss, best.params)
             text = best_config_text(task.cfg, loss, shared.out, remark)
             atomic_write_text(shared.out / BEST_CONFIG, text)
         return write_report(task, shared)

@@ -13,22 +13,18 @@ from mmseg_margin.comparison.results import Comparison
 from tests.comparison.invented import make_setup, write_samples
 
 
-def save(path, pixels):
-    Image.fromarray(np.array(pixels, np.uint8)).save(path)
-    return path
-
-
 def test_disagreement_counts_labelled_pixels(tmp_path):
-    truth = save(tmp_path / 'truth.png', [[0, 1, 255, 1, 0]])
-    predictions = [
-        save(tmp_path / 'a.png', [[0, 1, 0, 1, 2]]),
-        save(tmp_path / 'b.png', [[0, 1, 1, 2, 2]]),
-        save(tmp_path / 'c.png', [[1, 1, 2, 1, 2]]),
-    ]
+    def save(*row):
+        path = tmp_path / f'{row}.png'
+        Image.fromarray(np.array([row], np.uint8)).save(path)
+        return path
+
+    truth = save(0, 1, 255, 1, 0)
+    rows = ((0, 1, 0, 1, 2), (0, 1, 1, 2, 2), (1, 1, 2, 1, 2))
+    predictions = [save(*row) for row in rows]
     assert disagreement(predictions, truth) == pytest.approx(2 / 4)
     assert disagreement(predictions[:1], truth) == 0
-    void = save(tmp_path / 'void.png', [[255] * 5])
-    assert disagreement(predictions, void) == 0
+    assert disagreement(predictions, save(*[255] * 5)) == 0
 
 
 def test_most_different_images_come_first(tmp_path):
