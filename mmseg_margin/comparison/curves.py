@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,10 @@ LINES = {'train': ('--', 'training'), 'val': ('-', 'validation')}
 QUANTITIES = {'mIoU': 'mIoU in %', 'loss': 'loss'}
 
 
-class CurvePictures(NamedTuple):
-    """Files: all objectives in one, and one of each objective."""
-
-    together: Path
-    single: dict[str, Path]
-
-
-def draw_curves(comparison: Comparison, folder: Path) -> CurvePictures | None:
-    """Draw what has curves; None if nothing has."""
+def draw_curves(
+    comparison: Comparison, folder: Path
+) -> tuple[Path, dict[str, Path]] | None:
+    """A file with all objectives and one of each; None without curves."""
     colours = {
         name: colour
         for name, colour in colours_of(comparison.names).items()
@@ -47,7 +42,7 @@ def draw_curves(comparison: Comparison, folder: Path) -> CurvePictures | None:
     for i, (name, colour) in enumerate(colours.items(), 1):
         single[name] = folder / f'curves-{i}.png'
         _draw_one(comparison.runs(name), name, colour, single[name])
-    return CurvePictures(together, single)
+    return together, single
 
 
 def average_curve(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from mmengine.config import Config
@@ -22,14 +22,6 @@ WIDTH = 480
 MOSAIC_INCHES = 14.0
 # Name, image file and label file.
 Sample = tuple[str, Path, Path]
-
-
-class Examples(NamedTuple):
-    """The mosaic, the seed of its predictions and what it shows."""
-
-    file: Path
-    seed: int
-    images: str
 
 
 def write_ground_truth(cfg: Config, out: Path) -> list[Sample]:
@@ -61,8 +53,12 @@ def draw_examples(
     samples: Sequence[Sample],
     folder: Path,
     rows: int = 4,
-) -> Examples | None:
-    """A mosaic of the samples on which the objectives differ most."""
+) -> dict[str, Any] | None:
+    """A mosaic of the samples on which the objectives differ most.
+
+    Returns:
+        Its ``file``, the ``seed`` of its predictions and its ``images``.
+    """
     setup = comparison.setup
     seed = setup.all_seeds[0]
     predictions = {
@@ -100,8 +96,8 @@ def draw_examples(
         # Fewer inches make the letters of a wide mosaic larger.
         column_inches=min(2.4, MOSAIC_INCHES / len(pictures[0])),
     )
-    images = [f'{sample[0]} ({shares[sample]:.1%})' for sample in chosen]
-    return Examples(path, seed, ', '.join(images))
+    images = ', '.join(f'{s[0]} ({shares[s]:.1%})' for s in chosen)
+    return {'file': path, 'seed': seed, 'images': images}
 
 
 def disagreement(predictions: Sequence[Path], truth: Path) -> float:

@@ -26,7 +26,6 @@ from .records import (
 
 BASELINE = 'ce'
 RESULTS_FILE = 'results.json'
-DIGITS = 4
 BySeed = dict[int, float]
 
 
@@ -160,11 +159,11 @@ def load_comparison(place: Path) -> Comparison:
 def save_comparison(comparison: Comparison, path: Path) -> None:
     """All results as one small file, a line for each run."""
     texts = map(json.dumps, map(asdict, comparison.results.values()))
-    rounded = [json.loads(text, parse_float=_rounded) for text in texts]
+    rounded = [json.loads(text, parse_float=_round) for text in texts]
     setup = json.dumps(asdict(comparison.setup))
     lines = ',\n'.join(map(json.dumps, rounded))
     atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
 
 
-def _rounded(number: str) -> float:
-    return round(float(number), DIGITS)
+def _round(number: str) -> float:
+    return round(float(number), 4)

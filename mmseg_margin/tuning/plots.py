@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from mmseg_margin.report.pictures import picture
 
-from .space import value_text
+from .search_space import value_text
 
 MARKS = {
     TrialState.COMPLETE: ('o', '#0072B2', 'whole training'),

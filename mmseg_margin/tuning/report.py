@@ -10,8 +10,8 @@ from mmseg_margin.report.numbers import ABSENT, signed
 from mmseg_margin.report.pages import Bold, Table, write_pages
 
 from .plots import plot_history, plot_importances, plot_slices
+from .search_space import loss_with, setting_text, value_text
 from .shared_study import SharedStudy
-from .space import loss_with, setting_text, value_text
 from .trial import Task
 
 BEST_CONFIG = 'best_config.py'

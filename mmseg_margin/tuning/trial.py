@@ -28,7 +28,7 @@ from mmseg_margin.walks import (
     registered_name,
 )
 
-from .space import Setting, loss_with
+from .search_space import Setting, loss_with
 
 LOG_FILE = 'log.txt'
 

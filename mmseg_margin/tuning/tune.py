@@ -18,8 +18,8 @@ from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.walks import heads_of_config
 
 from .report import BEST_CONFIG, outcome_text, summary, write_report
+from .search_space import loss_with, propose, setting_text, starting_points
 from .shared_study import SharedStudy
-from .space import loss_with, propose, setting_text, starting_points
 from .trial import Task, check_setting, run_trial, tuned_loss
 
 

@@ -32,9 +32,9 @@ def test_most_different_images_come_first(tmp_path):
     samples = write_samples(tmp_path, setup, n=4)
     comparison = Comparison(setup, {})
     drawn = draw_examples(comparison, tmp_path, samples, tmp_path, rows=2)
-    assert re.fullmatch(r'frame003 \(.*%\), frame002 \(.*%\)', drawn.images)
-    assert drawn.seed == 0
-    with Image.open(drawn.file) as image:
+    assert re.fullmatch(r'frame003 \(.*%\), frame002 \(.*%\)', drawn['images'])
+    assert drawn['seed'] == 0
+    with Image.open(drawn['file']) as image:
         assert image.width > 4 * 250
 
 
@@ -46,6 +46,6 @@ def test_what_is_missing_is_left_out(tmp_path):
     shutil.rmtree(run_folder(tmp_path, 'lovasz', 0) / PREDICTIONS)
     (run_folder(tmp_path, 'ce', 0) / PREDICTIONS / 'frame001.png').unlink()
     drawn = draw_examples(comparison, tmp_path, samples, tmp_path)
-    assert 'frame000' in drawn.images
-    assert 'frame001' not in drawn.images
+    assert 'frame000' in drawn['images']
+    assert 'frame001' not in drawn['images']
     assert draw_examples(comparison, tmp_path, [], tmp_path) is None

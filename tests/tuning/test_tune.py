@@ -11,8 +11,8 @@ from optuna.trial import TrialState, create_trial
 from mmseg_margin.losses.presets import PRESETS
 from mmseg_margin.tooling.launch import build_runner, load_config
 from mmseg_margin.tuning import tune
+from mmseg_margin.tuning.search_space import search_space, setting_of
 from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.space import search_space, setting_of
 from tests.processes import FORK, wait_for
 from tests.tuning.conftest import ITERATIONS
 
