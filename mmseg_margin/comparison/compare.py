@@ -93,11 +93,13 @@ def compare(
         for name, objective in objectives.items()
     ]
     for run in runs:
+        if run.is_done:
+            continue
         whole = run_config(cfg, run, init, setup.class_counts)
         if run.seed == seeds[0]:
             keep_predictions(whole, str(run.folder / PREDICTIONS))
-        # What an earlier version has begun or done stays as it is.
-        if not (run.is_done or _is_begun(run, whole)):
+        # What an earlier version has begun goes on as it is.
+        if not _is_begun(run, whole):
             _keep_config(whole, run.folder / CONFIG_FILE)
     run_all(runs, setup.iterations, jobs)
 

@@ -89,15 +89,12 @@ def test_hopeless_trials_are_stopped_early(config, tmp_path):
     assert list(trial.intermediate_values) == [1, 2, 3]
 
 
-def test_other_trials_are_whole(undisturbed):
-    for trial in undisturbed.trials[BEGUN:]:
-        assert trial.state == TrialState.COMPLETE
-        assert list(trial.intermediate_values) == [1, 2, 3, 4]
-
-
-def test_every_trial_is_told_in_a_line(undisturbed):
+def test_other_trials_are_whole_and_told_in_a_line(undisturbed):
     *lines, verdict, _ = shown(undisturbed.out)
     for number, line in enumerate(lines, BEGUN):
+        trial = undisturbed.trials[number]
+        assert trial.state == TrialState.COMPLETE
+        assert list(trial.intermediate_values) == [1, 2, 3, 4]
         assert line.startswith(f'trial {number}: form=')
         assert f'{number + 1} of {TRIALS} trials' in line
         assert 'best' in line
