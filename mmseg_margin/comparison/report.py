@@ -6,8 +6,7 @@ from pathlib import Path
 from mmseg_margin.report.numbers import signed
 from mmseg_margin.report.pages import write_pages
 
-from .curves import draw_curves
-from .examples import Sample, draw_examples
+from .figures import Sample, draw_curves, draw_examples
 from .results import (
     BASELINE,
     RESULTS_FILE,
