@@ -5,11 +5,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmseg_margin.comparison.compare import compare
-from mmseg_margin.comparison.examples import write_ground_truth
+from mmseg_margin.comparison.compare import compare, named_objectives
+from mmseg_margin.comparison.figures import write_ground_truth
 from mmseg_margin.comparison.jobs import RunFailedError
 from mmseg_margin.comparison.report import write_report
-from mmseg_margin.comparison.runs import named_objectives
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, tool
 from mmseg_margin.tooling.launch import check_folders, load_config

@@ -3,7 +3,6 @@
 Importing it registers what the runs of a comparison name in their configs.
 """
 
-from .class_iou_metric import ClassIoUMetric
-from .curves_hook import CurvesHook
+from .measures import ClassIoUMetric, CurvesHook
 
 __all__ = ['ClassIoUMetric', 'CurvesHook']

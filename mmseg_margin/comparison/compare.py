@@ -1,6 +1,7 @@
 """From a config to its results: everything behind ``tools/compare.py``."""
 
 import platform
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -13,19 +14,46 @@ from filelock import FileLock
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
+from mmseg_margin import version
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.losses.presets import written_out
 from mmseg_margin.stats import StatsCache, check_labels
-from mmseg_margin.version import __version__
+from mmseg_margin.tooling.flags import keep_predictions
 
-from .jobs import is_done, run_all
-from .one_run import CONFIG_FILE
-from .records import SETUP_FILE, Setup, read_record, run_folder, write_record
-from .runs import Run, run_config, training_iterations
+from .jobs import run_all
+from .records import (
+    PREDICTIONS,
+    SETUP_FILE,
+    Setup,
+    read_record,
+    run_folder,
+    write_record,
+)
+from .runs import CONFIG_FILE, Run, run_config, training_iterations
 
-BASE_CONFIG_FILE = 'config.py'
+# NAME=objective; the settings of an objective come after a colon.
+NAMED = re.compile(r'(?P<name>[^:=+]+)=(?P<objective>.+)', re.DOTALL)
+
+
+def named_objectives(texts: list[str]) -> dict[str, str]:
+    """Objectives by the name that a user gave them, or by themselves.
+
+    Example:
+        >>> named_objectives(['ce', 'strong=margin:tau=20', 'margin:tau=5'])
+        {'ce': 'ce', 'strong': 'margin:tau=20', 'margin:tau=5': 'margin:tau=5'}
+    """
+    objectives: dict[str, str] = {}
+    for text in texts:
+        match = NAMED.fullmatch(text)
+        name, objective = match.groups() if match else (text, text)
+        if objectives.setdefault(name, objective) != objective:
+            raise SettingError(
+                f'--losses names both {objectives[name]} and {objective} '
+                f'{name!r}: give each a name of its own.'
+            )
+    return objectives
 
 
 def compare(
@@ -53,22 +81,25 @@ def compare(
         if number < 1:
             raise SettingError(f'{flag} must be 1 or more.')
     setup = make_setup(cfg, objectives, seeds, init)
+    _keep_config(cfg, out / 'config.py')
+    with FileLock(out / 'lock'):
+        if (out / SETUP_FILE).exists():
+            setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
+        write_record(setup, out / SETUP_FILE)
     # Seed by seed, so that a comparison cut short is still a fair one.
     runs = [
         Run(name, objective, seed, run_folder(out, name, seed))
         for seed in seeds
         for name, objective in objectives.items()
     ]
-    _keep_config(cfg, out / BASE_CONFIG_FILE)
-    with FileLock(out / 'lock'):
-        if (out / SETUP_FILE).exists():
-            setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
-        write_record(setup, out / SETUP_FILE)
     for run in runs:
-        # What has been done by an earlier version stays as it is.
-        if not is_done(run):
-            counts, first = setup.class_counts, run.seed == seeds[0]
-            whole = run_config(cfg, run, init, counts, keep_predictions=first)
+        if run.is_done:
+            continue
+        whole = run_config(cfg, run, init, setup.class_counts)
+        if run.seed == seeds[0]:
+            keep_predictions(whole, str(run.folder / PREDICTIONS))
+        # What an earlier version has begun goes on as it is.
+        if not _is_begun(run, whole):
             _keep_config(whole, run.folder / CONFIG_FILE)
     run_all(runs, setup.iterations, jobs)
 
@@ -88,6 +119,7 @@ def make_setup(
     )
     report.raise_errors()
     metainfo = report.dataset.metainfo
+    packages = (torch, mmseg, mmengine, np)
     return Setup(
         config=Path(cfg.filename).name,
         objectives=objectives,
@@ -98,20 +130,19 @@ def make_setup(
         classes=list(metainfo['classes']),
         palette=[list(colour) for colour in metainfo['palette']],
         class_counts=list(report.stats.counts),
-        versions=_versions(),
+        versions={
+            'python': platform.python_version(),
+            **{package.__name__: package.__version__ for package in packages},
+            'mmseg_margin': version.__version__,
+        },
         commands=[shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])],
     )
 
 
-def _versions() -> dict[str, str]:
-    return {
-        'python': platform.python_version(),
-        'torch': torch.__version__,
-        'mmseg': mmseg.__version__,
-        'mmengine': mmengine.__version__,
-        'numpy': np.__version__,
-        'mmseg_margin': __version__,
-    }
+def _is_begun(run: Run, cfg: Config) -> bool:
+    """Whether the run has a config, with the same weights to start from."""
+    path = run.folder / CONFIG_FILE
+    return path.exists() and Config.fromfile(path).load_from == cfg.load_from
 
 
 def _keep_config(cfg: Config, path: Path) -> None:

@@ -1,21 +1,30 @@
-"""Carries out the runs of a comparison, several at once if asked."""
+"""A process for each run: ``python -m mmseg_margin.comparison.jobs FOLDER``.
+
+So memory is measured for one objective at a time, and a run that fails takes
+no other with it. The standard input of a run is a pipe from the comparison
+and closes with it, whatever has ended it.
+"""
 
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import torch
+from filelock import FileLock
+from mmengine.config import Config
 from rich.progress import MofNCompleteColumn, Progress
 
 from mmseg_margin.errors import MarginError
 from mmseg_margin.stats.scan import available_cores
+from mmseg_margin.tooling.cli import report_errors
 
-from .curves_hook import CURVES_FILE
-from .records import RESULT_FILE, RunResult, read_record
-from .runs import Run
+from .measures import CURVES_FILE
+from .records import RESULT_FILE, RunResult, read_record, write_record
+from .runs import CONFIG_FILE, Run, train_and_test
 
 LOG_FILE = 'log.txt'
 POLL_SECONDS = 0.5
@@ -31,7 +40,7 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
     Raises:
         RunFailedError: After all other runs, so that no work is lost.
     """
-    waiting = [run for run in runs if not is_done(run)]
+    waiting = [run for run in runs if not run.is_done]
     running: dict[int, tuple[Run, subprocess.Popen]] = {}
     failed: list[Run] = []
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
@@ -48,7 +57,7 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
                     if process.poll() is not None:
                         del running[slot]
                         progress.console.print(_outcome(run), markup=False)
-                        failed += [] if is_done(run) else [run]
+                        failed += [] if run.is_done else [run]
                 done = sum(_iterations_done(run, iterations) for run in runs)
                 progress.update(bar, completed=done)
         finally:
@@ -62,10 +71,6 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
             'cause and give the same command again; the other results are '
             'kept.'
         )
-
-
-def is_done(run: Run) -> bool:
-    return (run.folder / RESULT_FILE).exists()
 
 
 def environment_of(slot: int, jobs: int) -> dict[str, str]:
@@ -82,7 +87,7 @@ def environment_of(slot: int, jobs: int) -> dict[str, str]:
 def _start(run: Run, slot: int, jobs: int) -> subprocess.Popen:
     with open(run.folder / LOG_FILE, 'ab') as log:
         return subprocess.Popen(
-            [sys.executable, '-m', f'{__package__}.one_run', run.folder],
+            [sys.executable, '-m', f'{__package__}.jobs', run.folder],
             env=environment_of(slot, jobs),
             stdin=subprocess.PIPE,
             stdout=log,
@@ -91,20 +96,40 @@ def _start(run: Run, slot: int, jobs: int) -> subprocess.Popen:
 
 
 def _outcome(run: Run) -> str:
-    if not is_done(run):
+    if not run.is_done:
         return f'{run}: failed, see {run.folder / LOG_FILE}'
     result = read_record(RunResult, run.folder / RESULT_FILE)
     return f'{run}: mIoU {result.metrics["mIoU"]:.2f}'
 
 
 def _iterations_done(run: Run, iterations: int) -> int:
-    return iterations if is_done(run) else _newest_point(run.folder)
-
-
-def _newest_point(folder: Path) -> int:
-    """The iteration that the curves of a run have come to."""
+    """All, or as many as the curves of the run have come to."""
+    if run.is_done:
+        return iterations
     try:
-        curves = json.loads((folder / CURVES_FILE).read_text('utf-8'))
-        return max(points[-1][0] for points in curves.values())
+        curves = json.loads((run.folder / CURVES_FILE).read_text('utf-8'))
     except FileNotFoundError:
         return 0
+    return max(points[-1][0] for points in curves.values())
+
+
+def _end_with_comparison() -> None:
+    # Not through sys.stdin, whose lock would be held when Python shuts down.
+    os.read(0, 1)
+    # Two runs in one folder would spoil each other.
+    os._exit(1)
+
+
+@report_errors
+def main(folder: Path) -> None:
+    """The run whose config is in a folder."""
+    threading.Thread(target=_end_with_comparison, daemon=True).start()
+    # Two comparisons may be at work in one folder.
+    with FileLock(folder / 'lock'):
+        if not (folder / RESULT_FILE).exists():
+            result = train_and_test(Config.fromfile(folder / CONFIG_FILE))
+            write_record(result, folder / RESULT_FILE)
+
+
+if __name__ == '__main__':
+    main(Path(sys.argv[1]))

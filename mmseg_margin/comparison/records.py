@@ -48,6 +48,10 @@ class Setup:
     commands: list[str]
 
     @property
+    def start(self) -> str:
+        return self.init or 'the initialisation of the config'
+
+    @property
     def all_seeds(self) -> list[int]:
         return sorted({seed for each in self.seeds.values() for seed in each})
 

@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from mmseg_margin.losses.presets import settings_of_config
-from mmseg_margin.report import ABSENT, Table, write_pages
-from mmseg_margin.stats import ClassStats, plot_stats
-from mmseg_margin.stats.display import margin_columns
+from mmseg_margin.report.numbers import signed
+from mmseg_margin.report.pages import write_pages
 
-from .curves import draw_curves
-from .examples import Sample, draw_examples
+from .figures import Sample, draw_curves, draw_examples
 from .results import (
     BASELINE,
     RESULTS_FILE,
@@ -18,20 +14,13 @@ from .results import (
     load_comparison,
     save_comparison,
 )
-from .tables import class_table, cost_table, difference_table, overall_table
-from .verdict import missing_runs, verdict
-
-REPORT_FOLDER = 'report'
-
-
-class Margins(NamedTuple):
-    """The classes with their margins, and whose margins they are."""
-
-    table: Table
-    objective: str | None
-    tau: float
-    upsilon: float
-    file: Path | None
+from .tables import (
+    class_table,
+    cost_table,
+    describe_margins,
+    difference_table,
+    overall_table,
+)
 
 
 def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
@@ -51,14 +40,13 @@ def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
     """
     comparison = load_comparison(out)
     setup = comparison.setup
-    folder = out / REPORT_FOLDER
+    folder = out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     save_comparison(comparison, folder / RESULTS_FILE)
     return write_pages(
         folder,
         'comparison',
-        subtitle=f'{setup.config}, {setup.iterations:,} iterations, '
-        f'seeds: {", ".join(map(str, setup.all_seeds))}',
+        setup=setup,
         summary=verdict(comparison),
         warnings=missing_runs(comparison),
         baseline=BASELINE,
@@ -69,52 +57,75 @@ def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
         examples=draw_examples(comparison, out, samples, folder),
         margins=describe_margins(comparison, folder),
         cost=cost_table(comparison),
-        settings=_settings_table(comparison),
-        commands='\n'.join(setup.commands),
         objectives='\n'.join(f'{k}: {v}' for k, v in setup.losses.items()),
     )
 
 
-def describe_margins(comparison: Comparison, folder: Path) -> Margins:
-    """A table, and a picture where there are margins to draw."""
-    setup = comparison.setup
-    losses = comparison.margin_losses
-    objective = next(iter(losses), None)
-    loss = losses[objective] if objective else {}
-    settings = settings_of_config(loss).offsets
-    counts = setup.class_counts
-    stats = ClassStats(setup.classes, counts, [0] * len(counts), counts)
-    tau, upsilon = settings.tau_for(counts), settings.upsilon
-    margins = [
-        [ABSENT if text == '-' else text for text in pair]
-        for pair in margin_columns(stats, tau, upsilon)
+def verdict(comparison: Comparison) -> str:
+    """Rank by mean mIoU; say how margin compares with cross-entropy."""
+    means = comparison.means()
+    names = sorted(means, key=lambda name: -means[name])
+    if not names:
+        return 'No run has finished yet, so there is nothing to compare.'
+    winner = names[0]
+    if len(names) == 1:
+        return (
+            f'{winner} has a mean mIoU of {means[winner]:.2f}; no other '
+            'objective has a result, so there is nothing to compare it with.'
+        )
+    second = names[1]
+    parts = [
+        f'{winner} has the highest mean mIoU ({means[winner]:.2f}), '
+        f'{means[winner] - means[second]:.2f} above {second} '
+        f'({means[second]:.2f})'
     ]
-    rows = [
-        [
-            setup.classes[k],
-            f'{counts[k]:,}',
-            f'{100 * counts[k] / max(stats.total, 1):.4f}',
-            *margins[k],
-        ]
-        for k in comparison.class_order
-    ]
-    picture = None
-    if any(rho_0k != ABSENT for rho_0k, _ in margins):
-        picture = folder / 'classes.png'
-        plot_stats(stats, picture, tau, upsilon)
-    header = ['class', 'pixels', 'share %', 'rho_0k', 'rho_k0']
-    return Margins(Table(header, rows), objective, tau, upsilon, picture)
+    margins = [name for name in names if name in comparison.margin_losses]
+    if margins and margins[0] not in (winner, second):
+        parts.append(
+            f'{margins[0]} is number {names.index(margins[0]) + 1} of '
+            f'{len(names)} ({means[margins[0]]:.2f})'
+        )
+    subject = next(name for name in [*margins, *names] if name != BASELINE)
+    parts.append(_against_baseline(comparison, subject))
+    return '; '.join(parts) + '.'
 
 
-def _settings_table(comparison: Comparison) -> Table:
-    setup = comparison.setup
-    rows = {
-        'config': setup.config,
-        'iterations': f'{setup.iterations:,}',
-        'seeds': ', '.join(map(str, setup.all_seeds)),
-        'start from': setup.init or 'the initialisation of the config',
-        **setup.versions,
-    }
-    return Table(
-        ['setting', 'value'], [[*row] for row in rows.items()], numeric=False
+def _against_baseline(comparison: Comparison, subject: str) -> str:
+    difference = comparison.difference(subject)
+    if difference is None:
+        return (
+            f'no seed has been run with both {subject} and {BASELINE}, so '
+            'there is no paired difference'
+        )
+    if difference.low is None:
+        return (
+            f'the difference of {subject} to {BASELINE} is '
+            f'{signed(difference.mean)} with a single seed, which gives no '
+            'interval and may be chance'
+        )
+    meaning = {
+        1: f'so {subject} is better than {BASELINE} here',
+        -1: f'so {subject} is worse than {BASELINE} here',
+        0: 'which covers 0, so neither is shown to be better',
+    }[difference.sign]
+    return (
+        f'the 95 % interval of the paired difference of {subject} to '
+        f'{BASELINE} is {difference.interval_text} over {difference.n} '
+        f'seeds, {meaning}'
     )
+
+
+def missing_runs(comparison: Comparison) -> list[str]:
+    """What to say when runs are missing; nothing when all have finished."""
+    if not comparison.missing:
+        return []
+    runs = '; '.join(
+        f'{name}: seed {", ".join(map(str, seeds))}'
+        for name, seeds in comparison.missing.items()
+    )
+    total = sum(map(len, comparison.setup.seeds.values()))
+    return [
+        'Everything here is provisional: of '
+        f'{total} runs, {total - len(comparison.results)} have no result '
+        f'({runs}).'
+    ]

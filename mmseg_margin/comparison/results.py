@@ -3,16 +3,17 @@
 import json
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import DataSetError, MissingFileError
-from mmseg_margin.report import PairedDifference, paired_difference
+from mmseg_margin.report.numbers import MeanDifference, paired_difference
 
 from .records import (
     RESULT_FILE,
@@ -25,7 +26,6 @@ from .records import (
 
 BASELINE = 'ce'
 RESULTS_FILE = 'results.json'
-DIGITS = 4
 BySeed = dict[int, float]
 
 
@@ -70,9 +70,11 @@ class Comparison:
 
     def metric(self, name: str, metric: str) -> BySeed:
         """A metric of every run that has it."""
-        return _finite(
-            (run.seed, run.metrics.get(metric)) for run in self.runs(name)
-        )
+        return self._by_seed(name, lambda run: run.metrics.get(metric))
+
+    def class_iou(self, name: str, index: int) -> BySeed:
+        """A class's IoU of every run that has it."""
+        return self._by_seed(name, lambda run: run.class_iou[index])
 
     def means(self, metric: str = 'mIoU') -> dict[str, float]:
         """Its mean over the seeds, of every objective that has one."""
@@ -82,15 +84,15 @@ class Comparison:
             if (values := self.metric(name, metric))
         }
 
-    def class_iou(self, name: str, index: int) -> BySeed:
-        """A class's IoU of every run that has it."""
-        return _finite(
-            (run.seed, run.class_iou[index]) for run in self.runs(name)
-        )
+    def ranks(self) -> dict[str, float]:
+        """The place of every objective by its mean mIoU."""
+        means = self.means()
+        places = rankdata([-mean for mean in means.values()]).tolist()
+        return dict(zip(means, places, strict=True))
 
     def difference(
         self, name: str, metric: str = 'mIoU'
-    ) -> PairedDifference | None:
+    ) -> MeanDifference | None:
         """To the baseline, seed by seed; None if they share no seed."""
         return paired_difference(
             self.metric(name, metric), self.metric(BASELINE, metric)
@@ -106,6 +108,23 @@ class Comparison:
         """The largest of the runs' peaks, in MiB."""
         found = [run.peak_memory_mib for run in self.runs(name)]
         return max(found, default=None)
+
+    def _by_seed(
+        self, name: str, value_of: Callable[[RunResult], float | None]
+    ) -> BySeed:
+        return {
+            run.seed: value
+            for run in self.runs(name)
+            if (value := value_of(run)) is not None and math.isfinite(value)
+        }
+
+
+def ratio_to_baseline(
+    cost: Callable[[str], float | None], name: str
+) -> float | None:
+    """The seconds or the memory of an objective to those of the baseline."""
+    own, baseline = cost(name), cost(BASELINE)
+    return own / baseline if own and baseline else None
 
 
 def load_comparison(place: Path) -> Comparison:
@@ -126,37 +145,25 @@ def load_comparison(place: Path) -> Comparison:
         for seed in seeds:
             path = run_folder(place, name, seed) / RESULT_FILE
             if path.exists():
-                result = read_record(RunResult, path)
-                _check_classes(result, setup, path)
-                results[name, seed] = result
+                results[name, seed] = result = read_record(RunResult, path)
+                found, classes = len(result.class_iou), len(setup.classes)
+                if found != classes:
+                    raise DataSetError(
+                        f'{path} has the IoU of {found} classes and the '
+                        f'comparison {classes}: it is from another '
+                        'comparison, so remove it.'
+                    )
     return Comparison(setup, results)
 
 
 def save_comparison(comparison: Comparison, path: Path) -> None:
     """All results as one small file, a line for each run."""
     texts = map(json.dumps, map(asdict, comparison.results.values()))
-    rounded = [json.loads(text, parse_float=_rounded) for text in texts]
+    rounded = [json.loads(text, parse_float=_round) for text in texts]
     setup = json.dumps(asdict(comparison.setup))
     lines = ',\n'.join(map(json.dumps, rounded))
     atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
 
 
-def _rounded(number: str) -> float:
-    return round(float(number), DIGITS)
-
-
-def _check_classes(result: RunResult, setup: Setup, path: Path) -> None:
-    found, expected = len(result.class_iou), len(setup.classes)
-    if found != expected:
-        raise DataSetError(
-            f'{path} has the IoU of {found} classes and the comparison '
-            f'{expected}: it is from another comparison, so remove it.'
-        )
-
-
-def _finite(pairs: Iterable[tuple[int, float | None]]) -> BySeed:
-    return {
-        seed: value
-        for seed, value in pairs
-        if value is not None and math.isfinite(value)
-    }
+def _round(number: str) -> float:
+    return round(float(number), 4)

@@ -1,24 +1,33 @@
-"""The runs of a comparison: the same config but for objective and seed."""
+"""A run of a comparison: its config, its training, its result."""
 
 import copy
-import re
+import resource
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+import torch
 from mmengine.config import Config, ConfigDict
+from mmengine.hooks import Hook
 
+from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import SettingError
 from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 from mmseg_margin.walks import add_hook, add_import, leaf_datasets
 
-from .records import PREDICTIONS
+from .measures import ClassIoUMetric, CurvesHook
+from .records import RESULT_FILE, RunResult
 
-CURVE_POINTS = 10
-# NAME=objective; the settings of an objective come after a colon.
-NAMED = re.compile(r'(?P<name>[^:=+]+)=(?P<objective>.+)', re.DOTALL)
+CONFIG_FILE = 'run.py'
+# Each point costs as much as a test on as many images, twice.
+CURVE_POINTS, CURVE_IMAGES = 5, 10
+CHECKPOINTS = 10
 
 
 @dataclass(frozen=True)
@@ -33,34 +42,15 @@ class Run:
     def __str__(self) -> str:
         return f'{self.name}, seed {self.seed}'
 
-
-def named_objectives(texts: list[str]) -> dict[str, str]:
-    """Objectives by the name that a user gave them, or by themselves.
-
-    Example:
-        >>> named_objectives(['ce', 'strong=margin:tau=20', 'margin:tau=5'])
-        {'ce': 'ce', 'strong': 'margin:tau=20', 'margin:tau=5': 'margin:tau=5'}
-    """
-    objectives: dict[str, str] = {}
-    for text in texts:
-        match = NAMED.fullmatch(text)
-        name, objective = match.groups() if match else (text, text)
-        if objectives.setdefault(name, objective) != objective:
-            raise SettingError(
-                f'--losses names both {objectives[name]} and {objective} '
-                f'{name!r}: give each a name of its own.'
-            )
-    return objectives
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / RESULT_FILE).exists()
 
 
 def run_config(
-    base: Config,
-    run: Run,
-    init: str | None,
-    class_counts: list[int],
-    keep_predictions: bool,
+    base: Config, run: Run, init: str | None, class_counts: list[int]
 ) -> Config:
-    """The whole config of one run, ready to be trained and tested."""
+    """The config of one run, which differs in objective and seed alone."""
     cfg = copy.deepcopy(base)
     train_with(cfg, run.objective)
     add_fused_loss_hook(cfg)
@@ -68,16 +58,22 @@ def run_config(
     cfg.work_dir = str(run.folder)
     cfg.load_from = init.format(seed=run.seed) if init else None
     cfg.randomness = ConfigDict(seed=run.seed)
-    interval = max(1, training_iterations(cfg) // CURVE_POINTS)
+    iterations = training_iterations(cfg)
     add_hook(cfg, 'ExactResumeHook')
-    _add_curves(cfg, interval)
+    add_hook(
+        cfg,
+        'CurvesHook',
+        datasets=_datasets_of_curves(cfg),
+        interval=max(1, iterations // CURVE_POINTS),
+        images=CURVE_IMAGES,
+    )
     # What CurvesHook and the metric are registered by.
     add_import(cfg, 'mmseg_margin.comparison')
     flags.without_validation(cfg)
     cfg.default_hooks.checkpoint = ConfigDict(
         type='CheckpointHook',
         by_epoch=False,
-        interval=interval,
+        interval=max(1, iterations // CHECKPOINTS),
         # mmengine removes the old one before it writes the new one.
         max_keep_ckpts=2,
     )
@@ -86,8 +82,6 @@ def run_config(
         iou_metrics=['mIoU'],
         class_counts=class_counts,
     )
-    if keep_predictions:
-        flags.keep_predictions(cfg, str(run.folder / PREDICTIONS))
     return cfg
 
 
@@ -101,10 +95,51 @@ def training_iterations(cfg: Config) -> int:
     return iterations
 
 
-def _add_curves(cfg: Config, interval: int) -> None:
-    val = cfg.get('val_dataloader') or cfg.test_dataloader
+def _datasets_of_curves(cfg: Config) -> ConfigDict:
+    """Training images go through the pipeline of the validation."""
+    val = (cfg.get('val_dataloader') or cfg.test_dataloader).dataset
     train = copy.deepcopy(cfg.train_dataloader.dataset)
     for leaf in leaf_datasets(train):
-        leaf.pipeline = leaf_datasets(val.dataset)[0].pipeline
-    datasets = ConfigDict(train=train, val=val.dataset)
-    add_hook(cfg, 'CurvesHook', datasets=datasets, interval=interval)
+        leaf.pipeline = leaf_datasets(val)[0].pipeline
+    return ConfigDict(train=train, val=val)
+
+
+def train_and_test(cfg: Config, hooks: Sequence[Hook] = ()) -> RunResult:
+    """Train from where the work dir is, test, and say how it went.
+
+    Args:
+        cfg: A whole config.
+        hooks: More hooks than it has.
+    """
+    checkpoint = newest_whole_checkpoint(cfg.work_dir)
+    if checkpoint:
+        cfg.resume, cfg.load_from = True, checkpoint
+    prepare_for_device(cfg)
+    runner = build_runner(cfg)
+    for hook in hooks:
+        runner.register_hook(hook)
+    runner.train()
+    metrics = runner.test()
+    evaluator = runner.test_loop.evaluator
+    classes = next(
+        m for m in evaluator.metrics if isinstance(m, ClassIoUMetric)
+    )
+    curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
+    return RunResult(
+        name=cfg.comparison.name,
+        seed=cfg.comparison.seed,
+        metrics={name: float(value) for name, value in metrics.items()},
+        class_iou=classes.class_iou,
+        curves=curves.curves,
+        seconds_per_iteration=median(curves.seconds or [0.0]),
+        peak_memory_mib=_peak_memory() / 2**20,
+    )
+
+
+def _peak_memory() -> int:
+    """Bytes: of the GPU if there is one, or of the process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    # Linux counts kibibytes, macOS bytes.
+    unit = 1 if sys.platform == 'darwin' else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

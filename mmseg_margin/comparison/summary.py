@@ -1,16 +1,15 @@
 """Several comparisons at once: which objective does best over all of them."""
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from scipy.stats import rankdata
-
 from mmseg_margin.errors import SettingError
-from mmseg_margin.report import PairedDifference, mean_difference
+from mmseg_margin.report.numbers import MeanDifference, mean_difference
 
-from .results import BASELINE, Comparison, load_comparison
+from .results import Comparison, load_comparison, ratio_to_baseline
 
 ByLabel = dict[str, float]
 
@@ -24,8 +23,7 @@ class Summary:
     @cached_property
     def names(self) -> list[str]:
         """All objectives with a result, the best average rank first."""
-        ranks = self._ranks
-        names = {n for each in ranks.values() for n in each}
+        names = {n for c in self.comparisons.values() for n in c.means()}
         return sorted(names, key=lambda name: (self.rank(name), name))
 
     @property
@@ -36,53 +34,39 @@ class Summary:
             groups.setdefault(label.rpartition('/')[0], []).append(label)
         return groups
 
-    def means(self, name: str, metric: str = 'mIoU') -> ByLabel:
-        """Mean over the seeds, in every comparison that has any."""
-        return {
-            label: means[name]
-            for label, comparison in self.comparisons.items()
-            if name in (means := comparison.means(metric))
-        }
-
     def rank(self, name: str) -> float:
         """Average place by mean mIoU, where the objective was run."""
-        return statistics.fmean(
-            ranks[name] for ranks in self._ranks.values() if name in ranks
-        )
+        ranks = self._by_label(lambda each: each.ranks().get(name))
+        return statistics.fmean(ranks.values())
+
+    def means(self, name: str, metric: str = 'mIoU') -> ByLabel:
+        """Mean over the seeds, in every comparison that has any."""
+        return self._by_label(lambda each: each.means(metric).get(name))
 
     def differences(self, name: str, metric: str = 'mIoU') -> ByLabel:
         """Mean difference to the baseline over the seeds that both have."""
-        return {
-            label: paired.mean
-            for label, comparison in self.comparisons.items()
-            if (paired := comparison.difference(name, metric))
-        }
+        return self._by_label(
+            lambda each: getattr(each.difference(name, metric), 'mean', None)
+        )
 
     def difference(
         self, name: str, metric: str = 'mIoU'
-    ) -> PairedDifference | None:
+    ) -> MeanDifference | None:
         """Their mean, with an interval over the comparisons."""
         return mean_difference([*self.differences(name, metric).values()])
 
     def cost(self, name: str) -> ByLabel:
         """Time of an iteration as a multiple of the baseline's."""
-        found = {}
-        for label, comparison in self.comparisons.items():
-            mine, baseline = (
-                comparison.seconds(each) for each in (name, BASELINE)
-            )
-            if mine and baseline:
-                found[label] = mine / baseline
-        return found
+        return self._by_label(
+            lambda each: ratio_to_baseline(each.seconds, name)
+        )
 
-    @cached_property
-    def _ranks(self) -> dict[str, dict[str, float]]:
-        ranks = {}
-        for label, comparison in self.comparisons.items():
-            means = comparison.means()
-            places = rankdata([-mean for mean in means.values()])
-            ranks[label] = dict(zip(means, places.tolist(), strict=True))
-        return ranks
+    def _by_label(
+        self, value_of: Callable[[Comparison], float | None]
+    ) -> ByLabel:
+        """What every comparison has that has it."""
+        values = {k: value_of(each) for k, each in self.comparisons.items()}
+        return {k: value for k, value in values.items() if value is not None}
 
 
 def load_summary(places: list[str]) -> Summary:

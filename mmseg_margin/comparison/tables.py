@@ -1,20 +1,16 @@
-"""The paper's Tables 1 and 2, the paired differences and the cost."""
+"""The paper's Tables 1 and 2, paired differences, margins and cost."""
 
-import statistics
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from mmseg_margin.report import (
-    ABSENT,
-    Bold,
-    PairedDifference,
-    Table,
-    embolden_best,
-    interval_text,
-    mean_text,
-    signed,
-)
+from mmseg_margin.losses.presets import settings_of_config
+from mmseg_margin.report.numbers import ABSENT, difference_text, mean_cells
+from mmseg_margin.report.pages import Bold, Table
+from mmseg_margin.stats import ClassStats, plot_stats
+from mmseg_margin.stats.display import margin_columns
 
-from .results import BASELINE, BySeed, Comparison
+from .results import BASELINE, Comparison, ratio_to_baseline
 
 METRICS = {
     'aAcc': 'pixel accuracy',
@@ -28,15 +24,12 @@ METRICS = {
 def overall_table(comparison: Comparison) -> Table:
     """Table 1: every metric of every objective."""
     names = comparison.names
-    columns = [
-        _mean_cells([comparison.metric(name, metric) for name in names])
-        for metric in METRICS
-    ]
+    columns = {
+        title: mean_cells([comparison.metric(n, m).values() for n in names])
+        for m, title in METRICS.items()
+    }
     seeds = [str(len(comparison.runs(name))) for name in names]
-    return Table(
-        ['objective', *METRICS.values(), 'seeds'],
-        [list(row) for row in zip(names, *columns, seeds, strict=True)],
-    )
+    return Table.of_columns({'objective': names, **columns, 'seeds': seeds})
 
 
 def class_table(comparison: Comparison) -> Table:
@@ -47,7 +40,7 @@ def class_table(comparison: Comparison) -> Table:
         [
             setup.classes[k],
             f'{100 * setup.class_counts[k] / total:.3f}',
-            *_mean_cells([comparison.class_iou(name, k) for name in names]),
+            *mean_cells([comparison.class_iou(n, k).values() for n in names]),
         ]
         for k in comparison.class_order
     ]
@@ -59,12 +52,46 @@ def difference_table(comparison: Comparison) -> Table | None:
     others = [name for name in comparison.names if name != BASELINE]
     if not comparison.runs(BASELINE) or not others:
         return None
-    rows = [
-        [name]
-        + [_difference_cell(comparison.difference(name, m)) for m in METRICS]
-        for name in others
+    columns = {
+        title: [_difference_cell(comparison, name, m) for name in others]
+        for m, title in METRICS.items()
+    }
+    return Table.of_columns({'objective': others, **columns})
+
+
+def describe_margins(comparison: Comparison, folder: Path) -> dict[str, Any]:
+    """A table, a picture if there is one, and whose margins they are."""
+    setup = comparison.setup
+    counts = setup.class_counts
+    objective, loss = next(iter(comparison.margin_losses.items()), (None, {}))
+    offsets = settings_of_config(loss).offsets
+    tau, upsilon = offsets.tau_for(counts), offsets.upsilon
+    stats = ClassStats(setup.classes, counts, [0] * len(counts), counts)
+    margins = [
+        [ABSENT if text == '-' else text for text in pair]
+        for pair in margin_columns(stats, tau, upsilon)
     ]
-    return Table(['objective', *METRICS.values()], rows)
+    rows = [
+        [
+            setup.classes[k],
+            f'{counts[k]:,}',
+            f'{100 * counts[k] / max(stats.total, 1):.4f}',
+            *margins[k],
+        ]
+        for k in comparison.class_order
+    ]
+    picture = None
+    if any(rho_0k != ABSENT for rho_0k, _ in margins):
+        picture = folder / 'classes.png'
+        plot_stats(stats, picture, tau, upsilon)
+    header = ['class', 'pixels', 'share %', 'rho_0k', 'rho_k0']
+    return {
+        'table': Table(header, rows),
+        'file': picture,
+        'objective': objective,
+        'tau': tau,
+        'upsilon': upsilon,
+    }
 
 
 def cost_table(comparison: Comparison) -> Table:
@@ -82,31 +109,18 @@ def cost_table(comparison: Comparison) -> Table:
     return Table(header, rows)
 
 
-def _mean_cells(columns: list[BySeed]) -> list[str]:
-    return embolden_best(
-        [mean_text(values.values()) for values in columns],
-        [
-            statistics.fmean(values.values()) if values else None
-            for values in columns
-        ],
-    )
-
-
-def _difference_cell(difference: PairedDifference | None) -> str:
-    if difference is None:
-        return ABSENT
-    text = signed(difference.mean)
-    if difference.low is not None:
-        text += f'\n{interval_text(difference)}'
-    return Bold(text) if difference.sign else text
+def _difference_cell(comparison: Comparison, name: str, metric: str) -> str:
+    difference = comparison.difference(name, metric)
+    text = difference_text(difference)
+    return Bold(text) if difference and difference.sign else text
 
 
 def _cost_cells(
-    measured: Callable[[str], float | None], name: str, digits: str
+    cost: Callable[[str], float | None], name: str, digits: str
 ) -> list[str]:
     """A figure, and its ratio to the baseline's."""
-    cost, baseline = measured(name), measured(BASELINE)
+    own, ratio = cost(name), ratio_to_baseline(cost, name)
     return [
-        f'{cost:{digits}}' if cost else ABSENT,
-        f'{cost / baseline:.2f}' if cost and baseline else ABSENT,
+        f'{own:{digits}}' if own else ABSENT,
+        f'{ratio:.2f}' if ratio else ABSENT,
     ]

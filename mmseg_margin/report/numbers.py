@@ -1,9 +1,9 @@
-"""Means, paired differences, and how a reader sees them."""
+"""Means, differences with their intervals, and how a reader sees them."""
 
 import math
 import statistics
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from scipy.stats import t as student_t
 
@@ -12,10 +12,9 @@ from .pages import Bold
 ABSENT = '\u2013'  # en dash
 MINUS = '\u2212'
 CONFIDENCE = 0.95
-Key = TypeVar('Key', bound=Hashable)
 
 
-class PairedDifference(NamedTuple):
+class MeanDifference(NamedTuple):
     """Mean of n differences and its interval, None for a single one."""
 
     mean: float
@@ -30,32 +29,45 @@ class PairedDifference(NamedTuple):
             return 0
         return (self.low > 0) - (self.high < 0)
 
+    @property
+    def interval_text(self) -> str:
+        """``[low, high]``, or nothing for a single difference."""
+        if self.low is None or self.high is None:
+            return ''
+        return f'[{signed(self.low)}, {signed(self.high)}]'
+
 
 def paired_difference(
-    values: Mapping[Key, float], baseline: Mapping[Key, float]
-) -> PairedDifference | None:
-    """Compare what both have, by its key; None if they share none."""
-    differences = [
-        values[key] - baseline[key] for key in values if key in baseline
-    ]
-    return mean_difference(differences)
+    values: Mapping[int, float], baseline: Mapping[int, float]
+) -> MeanDifference | None:
+    """Compare what both have, by its seed; None if they share none."""
+    return mean_difference(
+        [values[s] - baseline[s] for s in values if s in baseline]
+    )
 
 
-def mean_difference(differences: Sequence[float]) -> PairedDifference | None:
+def mean_difference(differences: Sequence[float]) -> MeanDifference | None:
     """The mean and Student's interval of it; None for nothing."""
     n = len(differences)
     if not n:
         return None
     mean = statistics.fmean(differences)
     if n == 1:
-        return PairedDifference(mean, None, None, n)
+        return MeanDifference(mean, None, None, n)
     error = statistics.stdev(differences) / math.sqrt(n)
     half = float(student_t.ppf((1 + CONFIDENCE) / 2, n - 1)) * error
-    return PairedDifference(mean, mean - half, mean + half, n)
+    return MeanDifference(mean, mean - half, mean + half, n)
 
 
 def signed(value: float) -> str:
     return f'{value:+.2f}'.replace('-', MINUS)
+
+
+def difference_text(difference: MeanDifference | None) -> str:
+    """The mean above its interval; a dash for nothing."""
+    if difference is None:
+        return ABSENT
+    return f'{signed(difference.mean)}\n{difference.interval_text}'.strip()
 
 
 def mean_text(values: Collection[float]) -> str:
@@ -68,11 +80,10 @@ def mean_text(values: Collection[float]) -> str:
     return f'{mean} ± {statistics.stdev(values):.2f}'
 
 
-def interval_text(difference: PairedDifference) -> str:
-    """``[low, high]``, or a dash for a single difference."""
-    if difference.low is None or difference.high is None:
-        return ABSENT
-    return f'[{signed(difference.low)}, {signed(difference.high)}]'
+def mean_cells(columns: Sequence[Collection[float]]) -> list[str]:
+    """The means of several, of which the best stands out."""
+    means = [statistics.fmean(each) if each else None for each in columns]
+    return embolden_best([mean_text(each) for each in columns], means)
 
 
 def embolden_best(

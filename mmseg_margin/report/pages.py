@@ -8,7 +8,7 @@ shows as it is, because names of classes and objectives come from outside.
 import base64
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from mmseg_margin.terminal import printable
 
 # Underscores mean something in Markdown only at the edge of a word.
 SPECIAL = re.compile(r'[\\`*\[\]|~#$]|(?<!\w)_|_(?!\w)')
-Escape = Callable[[Any], Markup]
 
 
 class Bold(str):
@@ -36,6 +35,12 @@ class Table(NamedTuple):
     rows: list[list[str]]
     numeric: bool = True
 
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Iterable[str]]) -> 'Table':
+        """From columns, by what stands above them."""
+        rows = zip(*columns.values(), strict=True)
+        return cls(list(columns), [list(row) for row in rows])
+
 
 def write_pages(folder: Path, report: str, **values: Any) -> Path:
     """Write ``index.html`` and ``report.md``; return the former's path.
@@ -43,12 +48,12 @@ def write_pages(folder: Path, report: str, **values: Any) -> Path:
     Args:
         folder: Where the pictures are.
         report: The name of the template.
-        values: What it needs, and ``subtitle``, ``summary``, ``warnings``.
+        values: What it needs, and ``summary`` and ``warnings``.
     """
     page = folder / 'index.html'
     for look, path, escape in (
         ('page.md', folder / 'report.md', escape_markdown),
-        ('page.html', page, escape_html),
+        ('page.html', page, html.escape),
     ):
         template = _environment(escape).get_template(f'{report}.txt')
         text = template.render(page=look, titles=[], **values)
@@ -57,27 +62,23 @@ def write_pages(folder: Path, report: str, **values: Any) -> Path:
     return page
 
 
-def escape_html(value: Any) -> Markup:
-    """Text that shows as it is, in an element or an attribute."""
-    if isinstance(value, Markup):
-        return value
-    return Markup(html.escape(printable(str(value))))
-
-
-def escape_markdown(value: Any) -> Markup:
+def escape_markdown(text: str) -> str:
     """Text that shows as it is, in a paragraph or in a table cell."""
-    if isinstance(value, Markup):
-        return value
-    text = SPECIAL.sub(r'\\\g<0>', printable(str(value)))
-    return Markup(text.replace('&', '&amp;').replace('<', '&lt;'))
+    text = SPECIAL.sub(r'\\\g<0>', text)
+    return text.replace('&', '&amp;').replace('<', '&lt;')
 
 
-def _environment(escape: Escape) -> Environment:
+def _environment(escape: Callable[[str], str]) -> Environment:
+    def escaped(value: Any) -> Markup:
+        if isinstance(value, Markup):
+            return value
+        return Markup(escape(printable(str(value))))
+
     environment = Environment(
         loader=PackageLoader('mmseg_margin.report'),
         autoescape=True,
         # Before Jinja's own escaping, which lets markup pass.
-        finalize=escape,
+        finalize=escaped,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -87,11 +88,11 @@ def _environment(escape: Escape) -> Environment:
         anchor=lambda title: re.sub(r'\W+', '-', title.lower()).strip('-'),
         # A name may break after its signs.
         breakable=lambda name: Markup(
-            re.sub('[:,=_]', r'\g<0><wbr>', str(escape(name)))
+            re.sub('[:,=_]', r'\g<0><wbr>', str(escaped(name)))
         ),
         data_address=_data_address,
         lines=lambda cell, separator: Markup(separator).join(
-            map(escape, cell.splitlines())
+            map(escaped, cell.splitlines())
         ),
         one_line=lambda text: Markup(' '.join(text.split())),
         verbatim=lambda line: Markup(printable(line)),

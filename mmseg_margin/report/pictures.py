@@ -1,7 +1,8 @@
 """The look of the pictures, on matplotlib's object interface."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -36,20 +37,17 @@ def title_lines(objective: str) -> str:
     return drawable(objective).replace(':', '\n').replace(',', '\n')
 
 
-def new_figure(width: float, height: float) -> Figure:
+@contextmanager
+def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure to draw in, in inches, which is written as a PNG file."""
     # Padded, or the last tick's label would touch the edge.
     padded = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06)
-    return Figure(figsize=(width, height), layout=padded)
-
-
-def tidy(axes: Any) -> None:
-    """A quiet grid behind what is drawn, and no box around it."""
-    axes.grid(color='#dddddd', linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[['top', 'right']].set_visible(False)
-
-
-def save_figure(figure: Figure, path: Path) -> Path:
+    figure = Figure(figsize=(width, height), layout=padded)
+    yield figure
+    # A quiet grid behind what is drawn, and no box around it.
+    for axes in figure.axes:
+        axes.grid(color='#dddddd', linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[['top', 'right']].set_visible(False)
     with atomic_write(path) as draft:
         figure.savefig(draft, dpi=DPI, format='png')
-    return path

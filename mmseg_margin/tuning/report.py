@@ -1,17 +1,17 @@
 """The report of a search: one HTML page, and the same as Markdown."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mmseg_margin.report import ABSENT, Bold, Table, signed, write_pages
+from mmseg_margin.losses.presets import written_out
+from mmseg_margin.report.numbers import ABSENT, signed
+from mmseg_margin.report.pages import Bold, Table, write_pages
 
 from .plots import plot_history, plot_importances, plot_slices
+from .search_space import loss_with, setting_text, value_text
 from .shared_study import SharedStudy
-from .space import Setting
-from .text import objective_text, outcome_text, setting_text, value_text
 from .trial import Task
 
 BEST_CONFIG = 'best_config.py'
@@ -26,23 +26,12 @@ SAME_SPLIT = (
 )
 
 
-class Pictures(NamedTuple):
-    """Files; None where there are too few trials."""
-
-    history: Path
-    slices: Path
-    importance: Path | None
-
-
-def write_report(
-    task: Task, shared: SharedStudy, starts: dict[str, Setting]
-) -> Path:
+def write_report(task: Task, shared: SharedStudy) -> Path:
     """Write ``OUT/report/index.html`` and ``report.md`` with pictures.
 
     Args:
         task: What all trials have in common.
         shared: The trials, of which some may be running.
-        starts: The first settings that were tried, by name.
 
     Returns:
         The path of the page.
@@ -51,40 +40,44 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     tested = task.cfg.get('test_dataloader') or {}
     same_split = tested.get('dataset') == task.cfg.val_dataloader.dataset
-    setup = task.setup
-    settings = {
-        'start from': setup.init or 'the initialisation of the config',
-        'loss': setting_text(task.loss),
-        **setup.versions,
-        'optuna': optuna.__version__,
-    }
+    trials = shared.trials
+    pictures = confirmation = None
+    if shared.best:
+        pictures = {
+            'history': plot_history(trials, folder),
+            'slices': plot_slices(trials, folder),
+            'importance': plot_importances(shared.study, folder),
+        }
+        confirmation = (
+            f'python tools/train.py {shared.out / BEST_CONFIG}\n'
+            f'python tools/compare.py {task.cfg.filename} --seeds 3 --losses '
+            f'ce tuned={_objective_text(task, shared.best)}'
+        )
     return write_pages(
         folder,
         'tuning',
-        subtitle=f'{setup.config}, {setup.iterations:,} iterations, seed '
-        f'{task.seed}',
-        summary=summary(shared, list(starts)),
+        setup=task.setup,
+        seed=task.seed,
+        loss=setting_text(task.loss),
+        versions={**task.setup.versions, 'optuna': optuna.__version__},
+        summary=summary(task, shared),
         warnings=[ONE_TRAINING, SAME_SPLIT] if same_split else [ONE_TRAINING],
-        best=best_table(shared, list(starts)),
+        best=best_table(task, shared),
         trials=trial_table(shared),
-        pictures=_draw(shared, folder),
-        command='\n'.join(setup.commands),
-        confirmation=_confirmation(task, shared),
-        settings=Table(
-            ['setting', 'value'], [[*row] for row in settings.items()]
-        ),
+        pictures=pictures,
+        confirmation=confirmation,
     )
 
 
-def summary(shared: SharedStudy, starts: list[str]) -> str:
+def summary(task: Task, shared: SharedStudy) -> str:
     """The best trial against the starting points, in a sentence."""
     best = shared.best
-    if best is None or best.value is None:
+    if best is None:
         return 'No training has been finished yet.'
     gains = [
-        f'{best.value - trial.value:.2f} above {name}'
-        for name, trial in _start_trials(shared, starts).items()
-        if trial.state == TrialState.COMPLETE and trial.number != best.number
+        f'{gain:.2f} above {name}'
+        for name, trial in _start_trials(task, shared).items()
+        if (gain := _gain(best, trial)) is not None
     ]
     against = f': {" and ".join(gains)}' if gains else ''
     return (
@@ -95,56 +88,64 @@ def summary(shared: SharedStudy, starts: list[str]) -> str:
 
 def trial_table(shared: SharedStudy) -> Table:
     """Every trial with its setting and what came of it."""
-    names = list(dict.fromkeys(k for t in shared.trials for k in t.params))
-    rows = []
-    for trial in shared.trials:
-        outcome = outcome_text(trial)
-        if shared.best and trial.number == shared.best.number:
-            outcome = Bold(outcome)
-        values = [value_text(trial.params.get(n, ABSENT)) for n in names]
-        rows.append([str(trial.number), *values, outcome])
-    return Table(['trial', *names, 'mIoU'], rows)
+    trials, best = shared.trials, shared.best
+    columns = {'trial': [str(trial.number) for trial in trials]}
+    for name in dict.fromkeys(name for t in trials for name in t.params):
+        values = [trial.params.get(name, ABSENT) for trial in trials]
+        columns[name] = [*map(value_text, values)]
+    columns['mIoU'] = [
+        Bold(outcome_text(trial))
+        if best and trial.number == best.number
+        else outcome_text(trial)
+        for trial in trials
+    ]
+    return Table.of_columns(columns)
 
 
-def best_table(shared: SharedStudy, starts: list[str]) -> Table:
+def best_table(task: Task, shared: SharedStudy) -> Table:
     """The starting points and the best, with what the best gained."""
-    trials: dict[str, FrozenTrial] = _start_trials(shared, starts)
-    best = shared.best
-    if best is not None:
-        trials = {**trials, 'the best': best}
-    rows = []
-    for name, trial in trials.items():
-        gain = ABSENT
-        whole = trial.state == TrialState.COMPLETE
-        if whole and best is not None and trial.number != best.number:
-            gain = signed((best.value or 0.0) - (trial.value or 0.0))
-        setting = setting_text(trial.params)
-        rows.append([name, setting, outcome_text(trial), gain])
-    return Table(
-        ['setting', 'parameters', 'val mIoU', 'gain of the best'], rows
+    trials, best = _start_trials(task, shared), shared.best
+    if best:
+        trials['the best'] = best
+    gains = [_gain(best, trial) for trial in trials.values()]
+    return Table.of_columns(
+        {
+            'setting': list(trials),
+            'parameters': [setting_text(t.params) for t in trials.values()],
+            'val mIoU': [*map(outcome_text, trials.values())],
+            'gain of the best': [
+                ABSENT if gain is None else signed(gain) for gain in gains
+            ],
+        }
     )
 
 
-def _start_trials(shared: SharedStudy, starts: list[str]) -> dict[str, Any]:
+def outcome_text(trial: FrozenTrial) -> str:
+    """The validation mIoU, or why there is none."""
+    if trial.state == TrialState.COMPLETE:
+        return f'{trial.value:.2f}'
+    if trial.state == TrialState.RUNNING:
+        return 'running'
+    return f'{trial.value:.2f} when stopped at iteration {trial.last_step}'
+
+
+def _start_trials(task: Task, shared: SharedStudy) -> dict[str, FrozenTrial]:
     """The starting points that have been tried, which are the first trials."""
-    return dict(zip(starts, shared.trials, strict=False))
+    return dict(zip(task.starts, shared.trials, strict=False))
 
 
-def _draw(shared: SharedStudy, folder: Path) -> Pictures | None:
-    if shared.best is None:
+def _gain(best: FrozenTrial | None, trial: FrozenTrial) -> float | None:
+    """How much better the best is than another whole training."""
+    whole = trial.state == TrialState.COMPLETE
+    if best is None or not whole or trial.number == best.number:
         return None
-    return Pictures(
-        plot_history(shared.trials, folder / 'history.png'),
-        plot_slices(shared.trials, folder / 'slices.png'),
-        plot_importances(shared.study, folder / 'importance.png'),
-    )
+    return (best.value or 0.0) - (trial.value or 0.0)
 
 
-def _confirmation(task: Task, shared: SharedStudy) -> str | None:
-    if shared.best is None:
-        return None
-    return (
-        f'python tools/train.py {shared.out / BEST_CONFIG}\n'
-        f'python tools/compare.py {task.cfg.filename} --seeds 3 --losses ce '
-        f'tuned={objective_text(task.loss_with(shared.best.params))}'
+def _objective_text(task: Task, trial: FrozenTrial) -> str:
+    """A trial for ``tools/compare.py --losses``, to the last digit."""
+    loss = written_out(loss_with(task.loss, trial.params))
+    given = {**loss, 'preset': 'paper', 'type': None}
+    return 'margin:' + ','.join(
+        f'{k}={v}' for k, v in given.items() if v is not None
     )

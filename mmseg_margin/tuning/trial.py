@@ -16,15 +16,19 @@ from mmengine.runner import Runner
 from optuna.trial import Trial
 
 from mmseg_margin.comparison import CurvesHook
-from mmseg_margin.comparison.one_run import train_and_test
 from mmseg_margin.comparison.records import Setup
-from mmseg_margin.comparison.runs import Run, run_config
+from mmseg_margin.comparison.runs import Run, run_config, train_and_test
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import terms_of
-from mmseg_margin.walks import as_list, heads_of_config, registered_name
+from mmseg_margin.walks import (
+    add_hook,
+    as_list,
+    heads_of_config,
+    registered_name,
+)
 
-from .space import Setting, loss_with
+from .search_space import Setting, loss_with
 
 LOG_FILE = 'log.txt'
 
@@ -39,6 +43,7 @@ class Task:
         setup: Labels, iterations and versions.
         seed: Of every training.
         init: The checkpoint that every training starts from, or None.
+        starts: The first settings that are tried, by name.
     """
 
     cfg: Config
@@ -46,9 +51,7 @@ class Task:
     setup: Setup
     seed: int
     init: str | None
-
-    def loss_with(self, setting: Setting) -> dict[str, Any]:
-        return loss_with(self.loss, setting)
+    starts: dict[str, Setting]
 
 
 class PruningHook(Hook):
@@ -89,11 +92,10 @@ def tuned_loss(cfg: Config) -> dict[str, Any]:
     return loss
 
 
-def run_trial(task: Task, trial: Trial, folder: Path) -> float:
+def run_trial(task: Task, trial: Trial, folder: Path) -> float | None:
     """Train, and return the mIoU on the whole validation split in percent.
 
-    Raises:
-        optuna.TrialPruned: If it does worse than others did.
+    None if it was stopped early because it did worse than others did.
     """
     cfg = trial_config(task, trial.params, folder)
     try:
@@ -103,9 +105,8 @@ def run_trial(task: Task, trial: Trial, folder: Path) -> float:
             contextlib.redirect_stderr(log),
         ):
             return train_and_test(cfg, [PruningHook(trial)]).metrics['mIoU']
-    except optuna.TrialPruned as pruned:
-        # The traceback would keep the whole training in memory.
-        raise pruned.with_traceback(None) from None
+    except optuna.TrialPruned:
+        return None
     finally:
         gc.collect()
         torch.cuda.empty_cache()
@@ -113,7 +114,7 @@ def run_trial(task: Task, trial: Trial, folder: Path) -> float:
 
 def check_setting(task: Task, setting: Setting) -> None:
     """Let the loss derive its margins as it will in the training."""
-    arguments = task.loss_with(setting)
+    arguments = loss_with(task.loss, setting)
     del arguments['type']
     loss = MarginCalibrationLoss(**arguments)
     if arguments.get('class_counts') is None:
@@ -125,17 +126,17 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
     base = copy.deepcopy(task.cfg)
     base.test_dataloader = base.val_dataloader
     base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
-    cfg = run_config(
-        base,
-        Run('margin', task.loss_with(setting), task.seed, folder),
-        task.init,
-        task.setup.class_counts,
-        keep_predictions=False,
+    run = Run('margin', loss_with(task.loss, setting), task.seed, folder)
+    cfg = run_config(base, run, task.init, task.setup.class_counts)
+    add_hook(
+        cfg,
+        'CurvesHook',
+        # Nothing here looks at the curve of the training images.
+        datasets=ConfigDict(val=base.val_dataloader.dataset),
+        # What is decided at these points should not be decided by chance.
+        interval=cfg.default_hooks.checkpoint.interval,
+        images=20,
     )
-    for hook in cfg.custom_hooks:
-        if registered_name(hook) == 'CurvesHook':
-            # Nothing here looks at the curve of the training images.
-            del hook['datasets']['train']
     # mmengine keeps loggers and message hubs by this name.
     cfg.experiment_name = f'trial-{folder.name}'
     return cfg

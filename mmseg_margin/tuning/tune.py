@@ -1,23 +1,25 @@
 """From a config to its best margin loss: all behind ``tools/tune.py``."""
 
+import copy
+import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-import optuna
 from mmengine.config import Config
-from optuna.trial import Trial, TrialState
+from optuna.trial import TrialState
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison.compare import make_setup
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses.presets import PRESETS
+from mmseg_margin.hooks.swap_loss_hook import train_with
+from mmseg_margin.walks import heads_of_config
 
-from .best_config import best_config_text, check_inheritable
-from .report import BEST_CONFIG, summary, write_report
+from .report import BEST_CONFIG, outcome_text, summary, write_report
+from .search_space import loss_with, propose, setting_text, starting_points
 from .shared_study import SharedStudy
-from .space import Setting, propose, setting_of
-from .text import progress_line
 from .trial import Task, check_setting, run_trial, tuned_loss
 
 
@@ -45,68 +47,68 @@ def tune(
             'neither trained nor tested on, because tuning decides on them.'
         )
     check_inheritable(cfg)
-    task = Task(
-        cfg,
-        tuned_loss(cfg),
-        make_setup(cfg, {'margin': 'margin'}, [seed], init),
-        seed,
-        init,
-    )
-    starts = starting_points(task)
+    setup = make_setup(cfg, {'margin': 'margin'}, [seed], init)
+    loss = tuned_loss(cfg)
+    starts = starting_points(loss, setup.class_counts)
+    task = Task(cfg, loss, setup, seed, init, starts)
     for setting in starts.values():
         check_setting(task, setting)
-    shared = SharedStudy(
-        out,
-        {'config': cfg.pretty_text, 'seed': seed, 'init': init},
-        task.setup.iterations,
-    )
+    identity = {'config': cfg.pretty_text, 'seed': seed, 'init': init}
+    shared = SharedStudy(out, identity, setup.iterations)
     before, began = len(shared.finished), time.monotonic()
     for trial in shared.claim(
         trials, lambda past: propose(past, list(starts.values()), seed)
     ):
-        _carry_out(task, shared, trial)
+        miou = run_trial(task, trial, shared.folder(trial.number))
+        stopped = TrialState.PRUNED if miou is None else None
+        shared.study.tell(trial, miou, stopped)
         done = len(shared.finished)
         pace = (time.monotonic() - began) / max(done - before, 1)
+        left = timedelta(seconds=round(pace * max(trials - done, 0)))
+        outcome = outcome_text(shared.trials[trial.number])
+        if best := shared.best:
+            outcome += f', best {best.value:.2f} (trial {best.number})'
         show(
-            progress_line(
-                shared.trials[trial.number],
-                shared.best,
-                done,
-                trials,
-                pace * max(trials - done, 0),
-            )
+            f'trial {trial.number}: {setting_text(trial.params)}: val mIoU '
+            f'{outcome}; {done} of {trials} trials, {left} left'
         )
-        _publish(task, shared, starts)
-    report = _publish(task, shared, starts)
-    show(summary(shared, list(starts)))
+        _publish(task, shared)
+    report = _publish(task, shared)
+    show(summary(task, shared))
     show(f'The report is {report}')
     return shared
 
 
-def starting_points(task: Task) -> dict[str, Setting]:
-    """Every preset, and the config's own setting if it is another."""
-    losses = {f'preset {name}': {'preset': name} for name in PRESETS}
-    losses["the config's own"] = task.loss
-    starts: dict[str, Setting] = {}
-    for name, loss in losses.items():
-        setting = setting_of(loss, task.setup.class_counts)
-        if setting not in starts.values():
-            starts[name] = setting
-    return starts
+def check_inheritable(cfg: Config) -> None:
+    """Whether a config file can have this one as its base."""
+    heads = heads_of_config(cfg.model).values()
+    if not all(isinstance(head.type, str) for head in heads):
+        raise SettingError(
+            f'{cfg.filename} imports its classes, so no other config file '
+            'can inherit it: write it out as one with '
+            'mmengine.Config.fromfile(CONFIG).dump(FILE) and tune that.'
+        )
 
 
-def _carry_out(task: Task, shared: SharedStudy, trial: Trial) -> None:
-    try:
-        miou = run_trial(task, trial, shared.folder(trial.number))
-    except optuna.TrialPruned:
-        shared.study.tell(trial, state=TrialState.PRUNED)
-    else:
-        shared.study.tell(trial, miou)
+def best_config_text(
+    cfg: Config, loss: dict[str, Any], folder: Path, remark: str
+) -> str:
+    """A config that inherits the tuned one and changes only the objective.
+
+    Args:
+        cfg: The config that was tuned.
+        loss: The loss config of every head, but for the weight.
+        folder: Where the text will be.
+        remark: One line for the top.
+    """
+    swapped = copy.deepcopy(cfg)
+    train_with(swapped, loss)
+    changes = {key: swapped[key] for key in ('custom_imports', 'custom_hooks')}
+    base = os.path.relpath(cfg.filename, folder)
+    return f'# {remark}\n_base_ = {base!r}\n{Config(changes).pretty_text}'
 
 
-def _publish(
-    task: Task, shared: SharedStudy, starts: dict[str, Setting]
-) -> Path:
+def _publish(task: Task, shared: SharedStudy) -> Path:
     """Write the best config and the report; keep no needless checkpoints."""
     with shared.lock:
         best = shared.best
@@ -119,10 +121,7 @@ def _publish(
                 f'Trial {best.number} of {len(shared.finished)}: validation '
                 f'mIoU {best.value:.2f}.'
             )
-            atomic_write_text(
-                shared.out / BEST_CONFIG,
-                best_config_text(
-                    task.cfg, task.loss_with(best.params), shared.out, remark
-                ),
-            )
-        return write_report(task, shared, starts)
+            loss = loss_with(task.loss, best.params)
+            text = best_config_text(task.cfg, loss, shared.out, remark)
+            atomic_write_text(shared.out / BEST_CONFIG, text)
+        return write_report(task, shared)

@@ -1,5 +1,6 @@
 """Comparisons that nobody ran, in the folders where real ones are."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,27 +17,18 @@ from mmseg_margin.comparison.records import (
     run_folder,
     write_record,
 )
+from mmseg_margin.comparison.results import Comparison
 from mmseg_margin.losses.objectives import terms_of
-from mmseg_margin.report import Table
+from mmseg_margin.report.pages import Table
 
-CLASSES = ['tissue', 'shaft', 'wrist', 'claspers', 'probe']
-COUNTS = [912_000, 49_000, 14_000, 16_000, 8_000]
-# Mean mIoU of each objective, and how it varies from seed to seed.
-LEVELS = {
-    'margin': 72.5,
-    'ce': 66.2,
-    'wce': 64.0,
-    'focal': 69.5,
-    'lovasz': 68.9,
-    'dice': 27.3,
-    'tversky': 43.8,
-}
-Sample = tuple[str, Path, Path]
+# Mean mIoU of each objective.
+LEVELS = {'margin': 72.5, 'ce': 66.2, 'focal': 69.5, 'lovasz': 68.9}
+COLOURS = ((60, 60, 60), (220, 60, 60), (60, 160, 60), (60, 90, 220))
 
 
 def make_setup(
-    losses: tuple[str, ...] = ('margin', 'ce', 'lovasz'),
-    seeds: tuple[int, ...] = (0, 1, 2),
+    losses: Collection[str] = ('margin', 'ce', 'lovasz'),
+    seeds: Collection[int] = (0, 1, 2),
     **fields: Any,
 ) -> Setup:
     setup = Setup(
@@ -46,43 +38,67 @@ def make_setup(
         seeds={name: list(seeds) for name in losses},
         iterations=1200,
         init=None,
-        classes=CLASSES,
-        palette=[
-            [60, 60, 60],
-            [220, 60, 60],
-            [60, 160, 60],
-            [60, 90, 220],
-            [230, 190, 40],
-        ],
-        class_counts=COUNTS,
+        classes=['tissue', 'shaft', 'wrist', 'claspers', 'probe'],
+        palette=[*map(list, COLOURS), [230, 190, 40]],
+        class_counts=[912_000, 49_000, 14_000, 16_000, 8_000],
         versions={'python': '3.11.2', 'torch': '2.13.0', 'mmseg': '1.4.2'},
         commands=['compare.py CONFIG --losses margin ce lovasz --seeds 3'],
     )
     return replace(setup, **fields)
 
 
-def make_result(setup: Setup, objective: str, seed: int) -> RunResult:
-    rng = np.random.default_rng([seed, *objective.encode()])
-    kind = objective.partition(':')[0]
-    level = LEVELS[kind] + np.random.default_rng(seed).normal()
-    order = np.argsort(np.argsort(-np.array(setup.class_counts)))
-    spread = 35 * (0.5 - order / len(order))
-    iou = np.clip(level + spread + rng.normal(0, 1.5, len(order)), 0, 100)
-    thirds = np.array_split(iou[np.argsort(order)], 3)
-    names = ('mIoU_head', 'mIoU_middle', 'mIoU_tail')
-    return RunResult(
-        name=objective,
-        seed=seed,
-        metrics={
-            'aAcc': 80 + level / 8,
-            'mIoU': iou.mean(),
-            'mAcc': level + 5,
-            **{n: t.mean() for n, t in zip(names, thirds, strict=True)},
+def make_comparison(
+    setup: Setup | None = None, skip: Collection[tuple[str, int]] = ()
+) -> Comparison:
+    """All runs of a setup but those that are skipped."""
+    setup = setup or make_setup()
+    return Comparison(
+        setup,
+        {
+            (name, seed): make_result(setup, name, seed)
+            for name, seeds in setup.seeds.items()
+            for seed in seeds
+            if (name, seed) not in skip
         },
-        class_iou=iou.tolist(),
-        curves=_make_curves(setup.iterations, level, rng),
-        seconds_per_iteration=1.0 + len(objective) / 10 + rng.random() / 50,
-        peak_memory_mib=1500 + 10 * len(objective),
+    )
+
+
+def comparison_of(miou: Mapping[str, Sequence[float | None]]) -> Comparison:
+    """With the mIoU of the seeds of each objective; the tail is 10 below."""
+    seeds = range(max(map(len, miou.values())))
+    results = {
+        (name, seed): RunResult(
+            name, seed, {'mIoU': value, 'mIoU_tail': value - 10.0}, [50.0] * 5
+        )
+        for name, values in miou.items()
+        for seed, value in enumerate(values)
+        if value is not None
+    }
+    return Comparison(make_setup(miou, seeds), results)
+
+
+def make_result(setup: Setup, name: str, seed: int) -> RunResult:
+    rng = np.random.default_rng([seed, *name.encode()])
+    level = LEVELS[name.partition(':')[0]] + rng.normal()
+    gains = {'mIoU_head': 10, 'mIoU_middle': 0, 'mIoU_tail': -10}
+    ends = {'train_mIoU': 90, 'val_mIoU': level}
+    ends |= {'train_loss': 0.4, 'val_loss': 0.7}
+    shares = np.linspace(0.1, 1, 10).tolist()
+    return RunResult(
+        name,
+        seed,
+        {
+            'aAcc': 90.0,
+            'mIoU': level,
+            **{k: level + v for k, v in gains.items()},
+        },
+        (level + rng.normal(0, 9, len(setup.classes))).tolist(),
+        {
+            curve: [(int(x * setup.iterations), end * x) for x in shares]
+            for curve, end in ends.items()
+        },
+        seconds_per_iteration=1.0 + len(name) / 10 + rng.random() / 50,
+        peak_memory_mib=1500 + 10 * len(name),
     )
 
 
@@ -95,86 +111,40 @@ def cells(table: Table) -> dict[tuple[str, str], str]:
     }
 
 
-def write_comparison(
-    out: Path, setup: Setup, skip: tuple[tuple[str, int], ...] = ()
-) -> None:
-    """The setup and the result of every run that is not skipped."""
-    write_record(setup, out / SETUP_FILE)
-    for objective, seeds in setup.seeds.items():
-        for seed in seeds:
-            if (objective, seed) not in skip:
-                write_result(out, make_result(setup, objective, seed))
-
-
-def write_result(out: Path, result: RunResult) -> None:
-    folder = run_folder(out, result.name, result.seed)
-    write_record(result, folder / RESULT_FILE)
+def write_comparison(out: Path, comparison: Comparison) -> None:
+    write_record(comparison.setup, out / SETUP_FILE)
+    for (name, seed), result in comparison.results.items():
+        write_record(result, run_folder(out, name, seed) / RESULT_FILE)
 
 
 def write_samples(
-    out: Path, setup: Setup, n: int = 6, size: tuple[int, int] = (96, 64)
-) -> list[Sample]:
+    out: Path, setup: Setup, n: int
+) -> list[tuple[str, Path, Path]]:
     """Images, labels and the first seed's predictions.
 
     The objectives differ more on each image than on the one before.
     """
     samples = []
     for i in range(n):
-        truth = _blobs(len(setup.classes), size, seed=i)
-        samples.append(_write_sample(out / 'data', f'frame{i:03d}', truth))
-        for j, objective in enumerate(setup.losses):
-            rng = np.random.default_rng([i, j])
-            prediction = truth.copy()
-            prediction[truth == 255] = 0
+        rng = np.random.default_rng(i)
+        blocks = rng.integers(len(setup.classes), size=(8, 12), dtype=np.uint8)
+        labels = blocks.repeat(8, 0).repeat(8, 1)
+        labels[:2] = 255
+        stem = f'frame{i:03d}'
+        image = _save(40 * labels, out / 'data' / f'{stem}.jpg')
+        truth = _save(labels, out / 'data' / f'{stem}_label.png')
+        samples.append((stem, image, truth))
+        for name in setup.losses:
+            predicted = np.where(labels == 255, 0, labels)
             for _ in range(3 * i):
-                y, x = rng.integers(0, truth.shape)
-                prediction[y : y + 12, x : x + 12] = rng.integers(
-                    len(setup.classes)
-                )
-            folder = (
-                run_folder(out, objective, setup.all_seeds[0]) / PREDICTIONS
-            )
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(prediction).save(folder / f'frame{i:03d}.png')
+                y, x = rng.integers(0, labels.shape)
+                predicted[y : y + 12, x : x + 12] = rng.integers(5)
+            folder = run_folder(out, name, setup.all_seeds[0]) / PREDICTIONS
+            _save(predicted, folder / f'{stem}.png')
     return samples
 
 
-def _make_curves(
-    iterations: int, level: float, rng: np.random.Generator
-) -> dict[str, list[tuple[int, float]]]:
-    steps = np.linspace(iterations / 10, iterations, 10).astype(int)
-    rise = 1 - np.exp(-3 * steps / iterations)
-    curves = {
-        'train_mIoU': (level + 6) * rise + rng.normal(0, 0.8, 10),
-        'val_mIoU': level * rise + rng.normal(0, 1.2, 10),
-        'train_loss': 2 - 1.6 * rise + rng.normal(0, 0.03, 10),
-        'val_loss': 2 - 1.3 * rise + rng.normal(0, 0.05, 10),
-    }
-    return {
-        name: list(zip(steps.tolist(), values.tolist(), strict=True))
-        for name, values in curves.items()
-    }
-
-
-def _blobs(classes: int, size: tuple[int, int], seed: int) -> np.ndarray:
-    """Discs of the classes on class 0, and an ignored border."""
-    width, height = size
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[:height, :width]
-    truth = np.zeros((height, width), np.uint8)
-    for k in range(1, classes):
-        centre = rng.random(2) * size
-        radius = height * (0.1 + 0.15 * rng.random())
-        truth[np.hypot(x - centre[0], y - centre[1]) < radius] = k
-    truth[:2] = 255
-    return truth
-
-
-def _write_sample(folder: Path, stem: str, truth: np.ndarray) -> Sample:
-    folder.mkdir(parents=True, exist_ok=True)
-    image, label = folder / f'{stem}.jpg', folder / f'{stem}_label.png'
-    noise = np.random.default_rng(1).integers(0, 60, (*truth.shape, 3))
-    colours = 40 * (truth % 5)[..., None] + noise
-    Image.fromarray(colours.astype(np.uint8)).save(image)
-    Image.fromarray(truth).save(label)
-    return stem, image, label
+def _save(pixels: np.ndarray, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+    return path

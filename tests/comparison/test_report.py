@@ -6,18 +6,24 @@ from html.parser import HTMLParser
 
 import pytest
 
-from mmseg_margin.comparison.records import SETUP_FILE, write_record
-from mmseg_margin.comparison.report import write_report
-from mmseg_margin.comparison.results import load_comparison
-from mmseg_margin.comparison.verdict import verdict
+from mmseg_margin.comparison.report import verdict, write_report
+from mmseg_margin.comparison.results import Comparison, load_comparison
 from tests.comparison.invented import (
-    make_result,
+    make_comparison,
     make_setup,
     write_comparison,
-    write_result,
     write_samples,
 )
 
+TITLES = (
+    'Results',
+    'IoU of each class',
+    'Curves',
+    'Examples',
+    'Classes and margins',
+    'Cost',
+    'Settings',
+)
 HOSTILE = [
     '<script>alert(1)</script>',
     'pipe | and\nline\x00\x1b[2J',
@@ -40,49 +46,37 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def read(page):
-    return page.read_text('utf-8'), (page.parent / 'report.md').read_text(
-        'utf-8'
-    )
+def report(out, comparison, samples=()):
+    """The page and its Markdown."""
+    write_comparison(out, comparison)
+    page = write_report(out, samples)
+    assert page == out / 'report' / 'index.html'
+    markdown = page.with_name('report.md')
+    return page.read_text('utf-8'), markdown.read_text('utf-8')
 
 
 def test_complete_report(tmp_path):
-    setup = make_setup()
-    write_comparison(tmp_path, setup)
+    comparison = make_comparison()
+    setup = comparison.setup
     samples = write_samples(tmp_path, setup, n=2)
-    page = write_report(tmp_path, samples)
-    assert page == tmp_path / 'report' / 'index.html'
-    html, markdown = read(page)
+    html, markdown = report(tmp_path, comparison, samples)
     for text in (html, markdown):
         assert 'provisional' not in text
-        for title in (
-            'Results',
-            'IoU of each class',
-            'Curves',
-            'Examples',
-            'Classes and margins',
-            'Cost',
-            'Settings',
-        ):
-            assert title in text
+        assert [title for title in TITLES if title not in text] == []
         assert 'margin has the highest mean mIoU' in text
         assert 'MarginCalibrationLoss' in text
         assert setup.commands[0] in text
     # One file has all that is needed to make the tables again.
-    results = page.with_name('results.json')
+    results = tmp_path / 'report' / 'results.json'
     assert results.stat().st_size < 20_000
     again = load_comparison(results)
     assert again.setup == setup
-    assert again.results.keys() == load_comparison(tmp_path).results.keys()
-    assert verdict(again) == verdict(load_comparison(tmp_path))
+    assert again.results.keys() == comparison.results.keys()
+    assert verdict(again) == verdict(comparison)
     files = re.findall(r'!\[.*\]\((.*)\)', markdown)
     assert len(files) == len(set(files)) == 6
-    assert all((page.parent / file).is_file() for file in files)
-
-
-def test_nothing_but_data_is_loaded(tmp_path):
-    write_comparison(tmp_path, make_setup(('margin',), (0,)))
-    html, _ = read(write_report(tmp_path))
+    assert all((tmp_path / 'report' / file).is_file() for file in files)
+    # Nothing but data is loaded.
     for tag, attributes in Elements(html).found:
         assert tag not in ('script', 'link', 'iframe', 'object')
         assert not attributes.get('src', 'data:').partition('data:')[0]
@@ -95,11 +89,12 @@ def test_hostile_names_are_only_names(tmp_path):
     pytest.importorskip('markdown_it')
     from markdown_it import MarkdownIt
 
-    setup = make_setup(('margin', 'ce'), (0,), classes=HOSTILE)
-    setup = replace(setup, commands=['<b>|'], config='<i>.py')
-    write_comparison(tmp_path, setup)
-    page = write_report(tmp_path, write_samples(tmp_path, setup, n=1))
-    html, markdown = read(page)
+    setup = make_setup(
+        ('margin', 'ce'), (0,), classes=HOSTILE, commands=['<b>|']
+    )
+    setup = replace(setup, config='<i>.py')
+    samples = write_samples(tmp_path, setup, n=1)
+    html, markdown = report(tmp_path, make_comparison(setup), samples)
     rendered = MarkdownIt('commonmark').enable('table').render(markdown)
     for text in (html, rendered):
         found = Elements(text).found
@@ -121,17 +116,15 @@ def test_hostile_names_are_only_names(tmp_path):
 
 def test_unfinished_comparison(tmp_path):
     setup = make_setup(('margin', 'ce'), (0, 1))
-    write_comparison(tmp_path, setup, skip=(('ce', 1), ('margin', 1)))
-    html, markdown = read(write_report(tmp_path))
-    for text in (html, markdown):
+    skip = (('ce', 1), ('margin', 1))
+    for text in report(tmp_path, make_comparison(setup, skip)):
         assert 'of 4 runs, 2 have no result' in text
         assert 'margin: seed 1; ce: seed 1' in text
         assert 'with a single seed' in text
 
 
 def test_no_run_finished(tmp_path):
-    write_record(make_setup(), tmp_path / SETUP_FILE)
-    html, _ = read(write_report(tmp_path))
+    html, _ = report(tmp_path, Comparison(make_setup(), {}))
     assert 'No run has finished yet' in html
     assert 'No run has recorded any curves' in html
     assert 'There is no result of ce' in html
@@ -140,32 +133,26 @@ def test_no_run_finished(tmp_path):
 def test_classes_without_margins(tmp_path):
     """A class is absent, or the only one: dashes, and no picture of it."""
     absent = make_setup(('ce',), (0,), class_counts=[5, 0, 7, 1, 1])
-    write_record(absent, tmp_path / SETUP_FILE)
-    _, markdown = read(write_report(tmp_path))
+    _, markdown = report(tmp_path, Comparison(absent, {}))
     assert '| shaft | 0 | 0.0000 | \u2013 | \u2013 |' in markdown
     assert 'for the default parameters' in markdown
     single = replace(absent, class_counts=[5, 0, 0, 0, 0])
-    write_record(single, tmp_path / SETUP_FILE)
-    _, markdown = read(write_report(tmp_path))
+    _, markdown = report(tmp_path, Comparison(single, {}))
     assert 'classes.png' not in markdown
 
 
 def test_margins_are_those_of_the_objective(tmp_path):
     setup = make_setup(('margin:tau=20', 'ce'), (0,))
-    write_record(setup, tmp_path / SETUP_FILE)
-    _, markdown = read(write_report(tmp_path))
-    total = sum(setup.class_counts)
-    rho = 20 * (total - 912_000) ** 0.5 / 912_000
+    _, markdown = report(tmp_path, Comparison(setup, {}))
+    rho = 20 * (sum(setup.class_counts) - 912_000) ** 0.5 / 912_000
     assert f'| tissue | 912,000 | 91.2913 | {rho:.4g} |' in markdown
     assert 'of margin:tau=20 (tau = 20, upsilon = 1)' in markdown
 
 
 def test_result_of_another_comparison(tmp_path):
-    setup = make_setup(('ce',), (0,))
-    write_comparison(tmp_path, setup)
-    other = replace(make_result(setup, 'ce', 0), class_iou=[1.0])
-    write_result(tmp_path, other)
-    with pytest.raises(
-        ValueError, match=r'IoU of 1 classes and the comparison 5'
-    ):
-        write_report(tmp_path)
+    comparison = make_comparison(make_setup(('ce',), (0,)))
+    result = comparison.results['ce', 0]
+    comparison.results['ce', 0] = replace(result, class_iou=[1.0])
+    said = 'IoU of 1 classes and the comparison 5'
+    with pytest.raises(ValueError, match=said):
+        report(tmp_path, comparison)

@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.comparison.records import SETUP_FILE, write_record
-from mmseg_margin.comparison.results import load_comparison, save_comparison
+from mmseg_margin.comparison.results import save_comparison
 from mmseg_margin.comparison.summary import load_summary
-from mmseg_margin.comparison.summary_tables import cost_table, metric_table
+from mmseg_margin.comparison.summary_report import cost_table, metric_table
 from tests.comparison.invented import (
     cells,
-    make_result,
-    make_setup,
-    write_result,
+    comparison_of,
+    write_comparison,
 )
 
 TOOL = Path(__file__).parents[2] / 'tools' / 'summarise.py'
-# mIoU of the seeds; the tail is 10 below, a wide objective twice as slow.
 MIOU = {
     'short/a': {'ce': (50, 52), 'lovasz': (53, 55), 'margin': (56, 56)},
     'short/b': {'ce': (60, 60), 'lovasz': (63, 61), 'margin': (59, 61)},
@@ -30,25 +27,23 @@ MIOU = {
 
 @pytest.fixture
 def places(tmp_path):
-    """The last one as one file, as it is kept beside a report."""
+    """Folders, but the last as one file, as it is kept beside a report."""
     places = []
-    for label, objectives in MIOU.items():
-        out = tmp_path / label
-        setup = make_setup(tuple(objectives), (0, 1))
-        write_record(setup, out / SETUP_FILE)
-        for name, values in objectives.items():
-            for seed, miou in enumerate(values):
-                if miou is not None:
-                    result = replace(
-                        make_result(setup, name, seed),
-                        metrics={'mIoU': miou, 'mIoU_tail': miou - 10.0},
-                        seconds_per_iteration=2.0 if name == 'margin' else 1.0,
-                    )
-                    write_result(out, result)
+    for label, miou in MIOU.items():
+        comparison, out = comparison_of(miou), tmp_path / label
+        for key, result in comparison.results.items():
+            seconds = 2.0 if key[0] == 'margin' else 1.0
+            comparison.results[key] = replace(
+                result, seconds_per_iteration=seconds
+            )
+        write_comparison(out, comparison)
         places.append(f'{label}={out}')
-    file = out / 'results.json'
-    save_comparison(load_comparison(out), file)
-    return [*places[:-1], f'{label}={file}']
+    save_comparison(comparison, out / 'results.json')
+    return [*places[:-1], f'{label}={out / "results.json"}']
+
+
+def main(*arguments):
+    runpy.run_path(str(TOOL))['main']([str(each) for each in arguments])
 
 
 def test_ranks_and_differences(places):
@@ -58,12 +53,9 @@ def test_ranks_and_differences(places):
     assert summary.rank('lovasz') == pytest.approx((2 + 1 + 1) / 3)
     assert summary.rank('margin') == pytest.approx((1 + 2.5) / 2)
     assert summary.rank('ce') == pytest.approx((3 + 2.5 + 2) / 3)
-    assert summary.differences('lovasz') == {
-        'short/a': 3,
-        'short/b': 2,
-        # Only the seed that both have.
-        'long/a': 0,
-    }
+    # In the last only the seed that both have.
+    differences = {'short/a': 3, 'short/b': 2, 'long/a': 0}
+    assert summary.differences('lovasz') == differences
     difference = summary.difference('lovasz')
     assert difference.mean == pytest.approx(5 / 3)
     # Deviation 1.5275, t of two degrees 4.303.
@@ -88,8 +80,7 @@ def test_tables(places):
 
 def test_the_tool_writes_everything(places, tmp_path, capsys):
     out = tmp_path / 'summary'
-    main = runpy.run_path(str(TOOL))['main']
-    main([*places, '--out', str(out)])
+    main(*places, '--out', out)
     assert f'The summary is {out / "index.html"}' in capsys.readouterr().out
     text = (out / 'report.md').read_text('utf-8')
     assert (
@@ -108,17 +99,15 @@ def test_the_tool_writes_everything(places, tmp_path, capsys):
 
 
 def test_nothing_to_sum_up(tmp_path):
-    write_record(make_setup(), tmp_path / SETUP_FILE)
-    main = runpy.run_path(str(TOOL))['main']
-    main([str(tmp_path), '--out', str(tmp_path / 'summary')])
+    write_comparison(tmp_path, comparison_of({'ce': []}))
+    main(tmp_path, '--out', tmp_path / 'summary')
     text = (tmp_path / 'summary' / 'report.md').read_text()
     assert 'No run has finished yet' in text
 
 
 @pytest.mark.parametrize('twice', [True, False])
 def test_what_cannot_be_summed_up_is_said(places, capsys, twice):
-    main = runpy.run_path(str(TOOL))['main']
     with pytest.raises(SystemExit):
-        main([places[0], places[0] if twice else 'nowhere'])
+        main(places[0], places[0] if twice else 'nowhere')
     said = 'are called' if twice else 'nowhere holds no comparison: give'
     assert said in capsys.readouterr().err

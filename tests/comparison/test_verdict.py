@@ -1,12 +1,9 @@
 """The sentence on top is plain about wins, losses and what is unknown."""
 
-from dataclasses import replace
-
 import pytest
 
-from mmseg_margin.comparison.results import Comparison
-from mmseg_margin.comparison.verdict import missing_runs, verdict
-from tests.comparison.invented import make_result, make_setup
+from mmseg_margin.comparison.report import verdict
+from tests.comparison.invented import comparison_of
 
 NAN = float('nan')
 # The mIoU of seeds 0, 1, ... of each objective, and what is said about them.
@@ -66,20 +63,6 @@ SAID = {
 }
 
 
-def comparison_of(miou):
-    seeds = range(max(map(len, miou.values())))
-    setup = make_setup(tuple(miou), tuple(seeds))
-    results = {
-        (name, seed): replace(
-            make_result(setup, name, seed), metrics={'mIoU': value}
-        )
-        for name, values in miou.items()
-        for seed, value in enumerate(values)
-        if value is not None
-    }
-    return Comparison(setup, results)
-
-
 @pytest.mark.parametrize('case', SAID)
 def test_what_is_said(case):
     miou, *fragments = SAID[case]
@@ -87,10 +70,3 @@ def test_what_is_said(case):
     for fragment in fragments:
         assert fragment in text
     assert text.startswith(fragments[0]) or len(fragments) == 1
-
-
-def test_missing_runs_are_named():
-    comparison = comparison_of({'margin': [61, None, None], 'ce': [60] * 3})
-    (warning,) = missing_runs(comparison)
-    assert 'of 6 runs, 2 have no result (margin: seed 1, 2)' in warning
-    assert missing_runs(comparison_of({'ce': [60]})) == []

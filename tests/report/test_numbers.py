@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mmseg_margin.report import mean_text, paired_difference
+from mmseg_margin.report.numbers import mean_text, paired_difference
 
 # Two-sided 95 %, as printed in every table of Student's t.
 PRINTED = {1: 12.706, 2: 4.303, 4: 2.776, 9: 2.262, 29: 2.045, 120: 1.980}

@@ -11,6 +11,7 @@ from PIL import Image
 
 from mmseg_margin.comparison.report import write_report
 from tests.comparison.invented import (
+    make_comparison,
     make_setup,
     write_comparison,
     write_samples,
@@ -70,7 +71,7 @@ def page(tmp_path_factory):
     setup = make_setup(
         ('margin', 'ce', 'lovasz', long), (0, 1), classes=classes
     )
-    write_comparison(out, setup, skip=(('lovasz', 1),))
+    write_comparison(out, make_comparison(setup, skip=[('lovasz', 1)]))
     return write_report(out, write_samples(out, setup, n=2))
 
 

@@ -1,4 +1,4 @@
-"""tools/tune.py as users call it, and its best config in tools/train.py."""
+"""tools/tune.py as users call it."""
 
 import os
 import runpy
@@ -14,31 +14,28 @@ from tests.processes import FORK, wait_for
 from tests.small_training import write_config
 
 ROOT = Path(__file__).parents[2]
-TOOLS = {
-    name: runpy.run_path(str(ROOT / 'tools' / f'{name}.py'))['main']
-    for name in ('train', 'tune')
-}
+MAIN = runpy.run_path(str(ROOT / 'tools' / 'tune.py'))['main']
 
 
-def run(tool, log, arguments):
+def run(log, arguments):
     """The body of a forked process."""
     # A shell's background jobs start with the signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)  # threads of the parent do not exist here
     sys.stdout = sys.stderr = log.open('w', buffering=1)
-    TOOLS[tool]([str(argument) for argument in arguments])
+    MAIN([str(argument) for argument in arguments])
 
 
-def start(tool, log, *arguments):
-    process = FORK.Process(target=run, args=(tool, log, arguments))
+def start(log, *arguments):
+    process = FORK.Process(target=run, args=(log, arguments))
     process.start()
     return process
 
 
-def test_stop_go_on_and_train_with_the_best(tmp_path):
+def test_stop_and_go_on(tmp_path):
     out, log = tmp_path / 'search', tmp_path / 'log'
     config = write_config(tmp_path / 'small.py', 'missing', max_iters=2)
-    process = start('tune', log, config, '--out', out, '--trials', 3)
+    process = start(log, config, '--out', out, '--trials', 3)
     while not log.exists() or 'trial 0:' not in log.read_text():
         assert process.is_alive()
         time.sleep(0.05)
@@ -47,20 +44,13 @@ def test_stop_go_on_and_train_with_the_best(tmp_path):
     assert 'The same command goes on' in log.read_text()
     assert 'Traceback' not in log.read_text()
 
-    process = start('tune', log, config, '--out', out, '--trials', 2)
+    process = start(log, config, '--out', out, '--trials', 2)
     assert wait_for([process], 600) == [0], log.read_text()
     assert 'trial 0:' not in log.read_text()
     assert 'trial 1: form=paper, pos_weight=num_cl' in log.read_text()
     assert 'above preset ' in log.read_text()
     for name in ('report/index.html', 'report/report.md', 'best_config.py'):
         assert (out / name).is_file()
-
-    process = start(
-        *('train', log, out / 'best_config.py', '--no-validate'),
-        *('--work-dir', tmp_path / 'best'),
-    )
-    assert wait_for([process], 600) == [0], log.read_text()
-    assert (tmp_path / 'best' / 'last_checkpoint').is_file()
 
 
 def test_missing_optuna_gets_one_sentence():

@@ -7,7 +7,7 @@ import pytest
 from mmengine.config import Config
 
 from mmseg_margin.tooling.launch import load_config
-from mmseg_margin.tuning.best_config import best_config_text, check_inheritable
+from mmseg_margin.tuning.tune import best_config_text, check_inheritable
 
 UPSTREAM = Path(mmseg.__file__).parent / '.mim' / 'configs'
 DEMO = next((Path(__file__).parents[2] / 'configs/demo').glob('*_margin_*.py'))

@@ -3,11 +3,11 @@
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from mmseg_margin.comparison.records import Setup
 from mmseg_margin.tuning.report import SAME_SPLIT, write_report
+from mmseg_margin.tuning.search_space import search_space, setting_of
 from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.space import search_space, setting_of
 from mmseg_margin.tuning.trial import Task
+from tests.comparison.invented import make_setup
 
 PAPER = setting_of({}, [900, 100])
 OWN = setting_of({'form': 'softmax'}, [900, 100])
@@ -17,21 +17,13 @@ STARTS = {"the paper's": PAPER, "the config's own": OWN}
 
 @pytest.fixture
 def task(cfg):
-    setup = Setup(
-        config='small.py',
-        objectives={},
-        losses={},
-        seeds={},
+    setup = make_setup(
         iterations=100,
-        init='start.pth',
-        classes=list('abcd'),
-        palette=[],
-        class_counts=[9, 9, 9, 9],
         versions={'torch': '9.9'},
         commands=['tune.py small.py --trials 9'],
     )
     loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
-    return Task(cfg, loss, setup, 0, 'start.pth')
+    return Task(cfg, loss, setup, 0, 'start.pth', STARTS)
 
 
 @pytest.fixture
@@ -56,9 +48,10 @@ def markdown(page):
 
 
 def test_a_search_without_a_trial(task, shared):
-    assert 'No training has been finished yet' in markdown(
-        write_report(task, shared, STARTS)
-    )
+    task.cfg.test_dataloader = task.cfg.val_dataloader
+    text = markdown(write_report(task, shared))
+    assert 'No training has been finished yet' in text
+    assert SAME_SPLIT in text
 
 
 def test_a_whole_search(task, shared):
@@ -67,7 +60,7 @@ def test_a_whole_search(task, shared):
     for i in range(8):
         add(shared, {**PAPER, 'largest_offset': 0.05 * 2**i}, 45.0 + i)
     add(shared, PAPER, 30.0, TrialState.PRUNED, {40: 30.0})
-    page = write_report(task, shared, STARTS)
+    page = write_report(task, shared)
     text = markdown(page)
     assert (
         'The best of 11 trials is trial 9 with a validation mIoU of 52.00: '
@@ -91,11 +84,6 @@ def test_a_whole_search(task, shared):
 
 def test_few_trials_have_no_importance(task, shared):
     add(shared, PAPER, 40.0)
-    text = markdown(write_report(task, shared, STARTS))
+    text = markdown(write_report(task, shared))
     assert 'too few trials' in text
     assert 'importance.png' not in text
-
-
-def test_tuning_on_the_test_images_is_said(task, shared):
-    task.cfg.test_dataloader = task.cfg.val_dataloader
-    assert SAME_SPLIT in markdown(write_report(task, shared, STARTS))

@@ -11,8 +11,8 @@ from optuna.trial import TrialState, create_trial
 from mmseg_margin.losses.presets import PRESETS
 from mmseg_margin.tooling.launch import build_runner, load_config
 from mmseg_margin.tuning import tune
+from mmseg_margin.tuning.search_space import search_space, setting_of
 from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.space import search_space, setting_of
 from tests.processes import FORK, wait_for
 from tests.tuning.conftest import ITERATIONS
 
@@ -89,15 +89,12 @@ def test_hopeless_trials_are_stopped_early(config, tmp_path):
     assert list(trial.intermediate_values) == [1, 2, 3]
 
 
-def test_other_trials_are_whole(undisturbed):
-    for trial in undisturbed.trials[BEGUN:]:
-        assert trial.state == TrialState.COMPLETE
-        assert list(trial.intermediate_values) == [1, 2, 3, 4]
-
-
-def test_every_trial_is_told_in_a_line(undisturbed):
+def test_other_trials_are_whole_and_told_in_a_line(undisturbed):
     *lines, verdict, _ = shown(undisturbed.out)
     for number, line in enumerate(lines, BEGUN):
+        trial = undisturbed.trials[number]
+        assert trial.state == TrialState.COMPLETE
+        assert list(trial.intermediate_values) == [1, 2, 3, 4]
         assert line.startswith(f'trial {number}: form=')
         assert f'{number + 1} of {TRIALS} trials' in line
         assert 'best' in line

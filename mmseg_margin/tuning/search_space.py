@@ -14,10 +14,10 @@ from optuna.distributions import (
 )
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import TPESampler
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses.presets import SCALES, settings_of_config
+from mmseg_margin.losses.presets import PRESETS, SCALES, settings_of_config
 
 Setting = dict[str, Any]
 Space = dict[str, BaseDistribution]
@@ -40,7 +40,7 @@ CHOICES: dict[str, tuple] = {
     'class_weight': (None, 0.15, 'sqrt'),
 }
 # A scale, so it is searched by factors.
-RANGES = {'largest_offset': (0.01, 10.0)}
+LARGEST_OFFSET = (0.01, 10.0)
 
 
 def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
@@ -60,6 +60,19 @@ def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
     return {name: values[name] for name in ('form', *PARAMETERS[own.form])}
 
 
+def starting_points(
+    loss: dict[str, Any], class_counts: Sequence[int]
+) -> dict[str, Setting]:
+    """Every preset, and the config's own setting if it is another."""
+    losses = {f'preset {name}': {'preset': name} for name in PRESETS}
+    starts: dict[str, Setting] = {}
+    for name, each in {**losses, "the config's own": loss}.items():
+        setting = setting_of(each, class_counts)
+        if setting not in starts.values():
+            starts[name] = setting
+    return starts
+
+
 def loss_with(loss: dict[str, Any], setting: Setting) -> dict[str, Any]:
     """A loss config with another setting, and nothing of its own one."""
     tuned = {*CHOICES, *SCALES}
@@ -74,9 +87,10 @@ def search_space(starts: Sequence[Setting]) -> Space:
         space[name] = CategoricalDistribution(
             tuple(dict.fromkeys([*choices, *own]))
         )
-    for name, limits in RANGES.items():
-        values = [*limits, *(float(start[name]) for start in starts)]
-        space[name] = FloatDistribution(min(values), max(values), log=True)
+    offsets = [*LARGEST_OFFSET, *(start['largest_offset'] for start in starts)]
+    space['largest_offset'] = FloatDistribution(
+        min(offsets), max(offsets), log=True
+    )
     return space
 
 
@@ -113,16 +127,20 @@ def _sample(trials: Sequence[FrozenTrial], space: Space, seed: int) -> Setting:
         )
     sketch = optuna.create_study(direction='maximize', sampler=sampler)
     sketch.add_trials(trials)
-    trial = sketch.ask()
-    form = _suggest(trial, 'form', space)
-    for name in PARAMETERS[form]:
-        _suggest(trial, name, space)
+    trial = sketch.ask({'form': space['form']})
+    for name in PARAMETERS[trial.params['form']]:
+        match space[name]:
+            case CategoricalDistribution(choices=choices):
+                trial.suggest_categorical(name, choices)
+            case FloatDistribution(low=low, high=high):
+                trial.suggest_float(name, low, high, log=True)
     return trial.params
 
 
-def _suggest(trial: Trial, name: str, space: Space) -> Any:
-    match space[name]:
-        case CategoricalDistribution(choices=choices):
-            return trial.suggest_categorical(name, choices)
-        case FloatDistribution(low=low, high=high):
-            return trial.suggest_float(name, low, high, log=True)
+def value_text(value: Any) -> str:
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def setting_text(setting: Setting) -> str:
+    """``form=paper, focus=2, ...``"""
+    return ', '.join(f'{k}={value_text(v)}' for k, v in setting.items())

@@ -5,9 +5,9 @@ import pytest
 from optuna.trial import create_trial
 
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.tuning.space import (
+from mmseg_margin.tuning.search_space import (
+    LARGEST_OFFSET,
     PARAMETERS,
-    RANGES,
     loss_with,
     propose,
     search_space,
@@ -63,7 +63,7 @@ def test_the_space_is_widened_to_the_starting_points():
     space = search_space(STARTS)
     assert space['pos_weight'].choices == (1.0, 'num_classes', 3.0)
     offsets = space['largest_offset']
-    assert (offsets.low, offsets.high) == (RANGES['largest_offset'][0], 50.0)
+    assert (offsets.low, offsets.high) == (LARGEST_OFFSET[0], 50.0)
 
 
 def test_only_what_a_form_has_is_tried():

@@ -1,0 +1,125 @@
+"""What a run measures of itself: its curves, and the IoU of each class."""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.dataset import pseudo_collate
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.runner import Runner
+from mmseg.evaluation import IoUMetric
+from mmseg.registry import DATASETS, HOOKS, METRICS
+from torch import nn
+from torch.utils.data import DataLoader, Subset
+
+from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
+
+CURVES_FILE = 'curves.json'
+
+
+@METRICS.register_module()
+class ClassIoUMetric(TailIoUMetric):
+    """Keeps in ``class_iou`` what upstream only prints as a table."""
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        """Predictions stay class indices; for a server they start at 1."""
+        unchanged = {'reduce_zero_label': False}
+        super().process(data_batch, [{**s, **unchanged} for s in data_samples])
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        found = class_iou(results).tolist()
+        self.class_iou = [None if math.isnan(iou) else iou for iou in found]
+        return super().compute_metrics(results)
+
+
+@HOOKS.register_module()
+class CurvesHook(Hook):
+    """Loss and mIoU on some training and validation images, as in Figure 3.
+
+    Both are measured without augmentation and in evaluation mode, so that
+    they can be compared with each other. The points are kept in
+    ``curves.json`` in the work dir; ``seconds`` has the time of every
+    iteration, without that of the measuring.
+
+    Args:
+        datasets: Data set configs for ``'train'`` and ``'val'``, with the
+            pipeline of the validation.
+        interval: Iterations between two points.
+        images: Of each data set, evenly spread.
+
+    Example:
+        >>> custom_hooks = [
+        ...     dict(type='CurvesHook', datasets=dict(val=val_dataset))
+        ... ]
+    """
+
+    def __init__(
+        self, datasets: dict[str, dict], interval: int, images: int = 20
+    ) -> None:
+        self.datasets = datasets
+        self.interval = interval
+        self.images = images
+        self.curves: dict[str, list[tuple[int, float]]] = {}
+        self.seconds: list[float] = []
+        self._loaders: dict[str, DataLoader] = {}
+        self._meta: dict = {}
+        self._started = 0.0
+
+    def before_train(self, runner: Runner) -> None:
+        self.path = Path(runner.work_dir, CURVES_FILE)
+        # Go on with the points up to the checkpoint that is resumed.
+        if runner.iter > 0 and self.path.exists():
+            for name, points in json.loads(self.path.read_text()).items():
+                self.curves[name] = [p for p in points if p[0] <= runner.iter]
+        for split, config in self.datasets.items():
+            dataset = DATASETS.build(config)
+            self._meta = dataset.metainfo
+            number = min(self.images, len(dataset))
+            chosen = np.linspace(0, len(dataset) - 1, number).round()
+            self._loaders[split] = DataLoader(
+                Subset(dataset, chosen.astype(int).tolist()),
+                collate_fn=pseudo_collate,
+            )
+
+    def before_train_iter(self, runner: Runner, *args, **kwargs) -> None:
+        self._started = time.perf_counter()
+
+    def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
+        self.seconds.append(time.perf_counter() - self._started)
+        if not self.every_n_train_iters(runner, self.interval):
+            return
+        for split, loader in self._loaders.items():
+            measured = measure(runner.model, loader, self._meta)
+            for name, value in measured.items():
+                points = self.curves.setdefault(f'{split}_{name}', [])
+                points.append((runner.iter + 1, value))
+        atomic_write_text(self.path, json.dumps(self.curves))
+
+
+@torch.no_grad()
+def measure(model: Any, loader: DataLoader, meta: dict) -> dict[str, float]:
+    """Mean ``loss`` of the decode head, and ``mIoU`` in percent."""
+    if is_model_wrapper(model):
+        model = model.module
+    heads = model.decode_head
+    head: Any = heads[-1] if isinstance(heads, nn.ModuleList) else heads
+    metric = IoUMetric(iou_metrics=['mIoU'])
+    metric.dataset_meta = meta
+    losses = []
+    was_training = model.training
+    model.eval()
+    for batch in loader:
+        (sample,) = model.val_step(batch)
+        metric.process({}, [sample.to_dict()])
+        terms = head.loss_by_feat(sample.seg_logits.data[None], [sample])
+        losses.append(float(model.parse_losses(terms)[0]))
+    model.train(was_training)
+    miou = float(np.nanmean(class_iou(metric.results)))
+    return {'loss': float(np.mean(losses)), 'mIoU': miou}
