@@ -20,9 +20,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     'recommended': {
         'form': 'jaccard',
         'log_base': 'e',
-        'memory': 0.9,
-        'batch_share': 0.5,
-        'log_share': 0.1,
+        'memory': 0.0,
+        'batch_share': 1.0,
+        'log_share': 0.03,
         'largest_offset': 0.0,
         # Nothing is learnt for such a class, and nothing is lost.
         'absent_class': 'zero',

@@ -97,9 +97,9 @@ WRITTEN_OUT = {
     'recommended': dict(
         form='jaccard',
         log_base='e',
-        memory=0.9,
-        batch_share=0.5,
-        log_share=0.1,
+        memory=0.0,
+        batch_share=1.0,
+        log_share=0.03,
         largest_offset=0.0,
         absent_class='zero',
     ),
