@@ -76,7 +76,9 @@ class CurvesHook(Hook):
         self.path = Path(runner.work_dir, CURVES_FILE)
         # Go on with the points up to the checkpoint that is resumed.
         if runner.iter > 0 and self.path.exists():
-            for name, points in json.loads(self.path.read_text()).items():
+            for name, points in json.loads(
+                self.path.read_text('utf-8')
+            ).items():
                 self.curves[name] = [p for p in points if p[0] <= runner.iter]
         for split, config in self.datasets.items():
             dataset = DATASETS.build(config)

@@ -112,7 +112,7 @@ class OffsetSettings:
 
     def __post_init__(self) -> None:
         for name in ('tau', 'largest_offset'):
-            _require(self, name, 'not negative', lambda x: not x or x > 0)
+            _require(self, name, '0 or more', lambda x: not x or x > 0)
         _require(self, 'upsilon', 'positive', lambda x: x > 0)
         policies = ABSENT_CLASS_POLICIES
         _require(

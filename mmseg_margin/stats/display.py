@@ -69,7 +69,7 @@ def plot_stats(
     tau: float = 10.0,
     upsilon: float = 1.0,
 ) -> None:
-    """Draw shares and ``rho_0k``, most frequent class on top."""
+    """Draw shares and ``rho_0k`` if any, most frequent class on top."""
     # Here, because few who import the package draw anything.
     from matplotlib.figure import Figure
 
@@ -78,12 +78,15 @@ def plot_stats(
     share = 100 * np.array(stats.counts) / max(stats.total, 1)
     rho_0k = stats.margins(tau, upsilon, absent_class='zero').rho_0k
     height = 1.6 + INCHES_PER_CLASS * len(names)
+    panels = [('share of the labelled pixels in %', share, SHARE_COLOUR)]
+    if rho_0k.any():
+        margin = f'margin-offset rho_0k for tau = {tau:g}'
+        panels.append((margin, rho_0k, MARGIN_COLOUR))
     figure = Figure(figsize=(11, height), layout='constrained')
-    left, right = figure.subplots(1, 2, sharey=True)
-    left.set_xlabel('share of the labelled pixels in % (log scale)')
-    _draw_bars(left, names, share[order], SHARE_COLOUR)
-    right.set_xlabel(f'margin-offset rho_0k for tau = {tau:g} (log scale)')
-    _draw_bars(right, names, rho_0k[order], MARGIN_COLOUR)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (what, values, colour) in zip(row, panels, strict=True):
+        axes.set_xlabel(f'{what} (log scale)')
+        _draw_bars(axes, names, values[order], colour)
     source = stats.provenance
     if source.files:
         title = f'{source.dataset}, {source.files:,} label files'

@@ -28,14 +28,15 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     'paper': ('pos_weight', 'focus', *OF_ALL),
     'target': ('pos_weight', 'focus', *OF_ALL),
     'softmax': ('focus', *OF_ALL),
-    'jaccard': ('log_share', 'memory', *OF_ALL),
+    'jaccard': ('log_share', 'memory', 'batch_share', *OF_ALL),
 }
 CHOICES: dict[str, tuple] = {
     'form': tuple(PARAMETERS),
     'pos_weight': (1.0, 'num_classes'),
     'focus': (0.0, 1.0, 2.0),
-    'log_share': (0.0, 0.1, 0.25, 0.5),
-    'memory': (0.9, 0.98, 0.995),
+    'log_share': (0.0, 0.03, 0.1, 0.3),
+    'memory': (0.0, 0.9, 0.98),
+    'batch_share': (0.0, 0.5, 1.0),
     'log_base': (2, 'e'),
     'class_weight': (None, 0.15, 'sqrt'),
 }
@@ -54,6 +55,8 @@ def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
     # An absent class may be an error to the training; here it has no offset.
     offsets = replace(offsets, absent_class='zero')
     largest = float(max(offsets.offsets(class_counts).rho_0k))
+    # Factors do not reach 0, and so small an offset is none.
+    largest = largest or LARGEST_OFFSET[0]
     values = asdict(own) | dict(
         class_weight=class_weight, largest_offset=largest
     )

@@ -52,7 +52,7 @@ def test_an_average_of_the_weights_sees_the_new_loss(root, tmp_path):
     for model in (runner.model, ema.ema_model.module):
         loss = model.decode_head.loss_decode
         assert isinstance(loss, MarginCalibrationLoss)
-        assert loss.rho_0k.min() > 0
+        assert loss.errors.share.min() > 0
 
 
 def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
@@ -102,7 +102,7 @@ def train_on_a_rank(root, folder):
     cfg.merge_from_dict(DDP)
     runner = Runner.from_cfg(cfg)
     runner.train()
-    return runner.model.module.decode_head.loss_decode.rho_0k
+    return runner.model.module.decode_head.loss_decode.errors.share
 
 
 def test_on_two_ranks(root, tmp_path):

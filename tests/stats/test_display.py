@@ -49,8 +49,9 @@ def test_no_margins_at_all(counts):
 @pytest.mark.parametrize(
     'counts', [[97, 3], [5, 0, 7], [10**9, *range(1, 60)]]
 )
-def test_plot(tmp_path, counts):
-    plot_stats(stats_of(counts), tmp_path / 'plot.png')
+@pytest.mark.parametrize('tau', [0.0, 10.0])
+def test_plot(tmp_path, counts, tau):
+    plot_stats(stats_of(counts), tmp_path / 'plot.png', tau)
     with Image.open(tmp_path / 'plot.png') as image:
         width, height = image.size
     assert width > 1000

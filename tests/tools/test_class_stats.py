@@ -139,7 +139,7 @@ def test_options_override_the_config(run, tmp_path):
     [
         (('--split', 'test'), 'config.py has no test_dataloader'),
         ((), 'nowhere does not exist'),
-        (('--tau', '-3'), 'tau=-3.0 must be positive'),
+        (('--tau', '-3'), 'tau=-3.0 must be 0 or more'),
         (('--upsilon', '0'), 'upsilon=0.0 must be positive'),
     ],
 )
