@@ -35,7 +35,8 @@ def start(log, *arguments):
 def test_stop_and_go_on(tmp_path):
     out, log = tmp_path / 'search', tmp_path / 'log'
     config = write_config(tmp_path / 'small.py', 'missing', max_iters=2)
-    process = start(log, config, '--out', out, '--trials', 3)
+    # More than are done before the signal arrives, however busy the machine.
+    process = start(log, config, '--out', out, '--trials', 99)
     while not log.exists() or 'trial 0:' not in log.read_text():
         assert process.is_alive()
         time.sleep(0.05)
