@@ -10,8 +10,6 @@ from .guards import first_derivative_only, uncompiled
 from .labels import check_shapes, known_labels
 from .terms import PerClass, Terms
 
-HISTOGRAM_STRIDE = 4
-
 
 def margin_calibration_loss(
     scores: Tensor,
@@ -58,9 +56,9 @@ def margin_calibration_loss(
               of the label.
             - ``tables=None``: Weights (2, K, L + 1) of the Jaccard form at the
               borders of L levels, or a function that makes them from the
-              batch's error histograms (2, K, L), which are counted on every
-              fourth pixel in both directions. None for the weights of this
-              batch alone: then it is Lovasz-softmax.
+              batch's error histograms (2, K, L), which are counted on some
+              of the pixels where there are many. None for the weights of
+              this batch alone: then it is Lovasz-softmax.
 
     Example:
         >>> from mmseg_margin.functional import margin_offsets
@@ -119,10 +117,9 @@ def pixel_calibration_loss(
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
     terms = Terms.make(scores, rho_0k, rho_k0, **settings)
     if terms.rules.form == 'jaccard':
-        # Every pixel for the batch's own weights, else some.
         some: tuple = (...,)
-        if scores.dim() == 4 and terms.tables is not None:
-            some = (..., *[slice(None, None, HISTOGRAM_STRIDE)] * 2)
+        if scores.dim() == 4:
+            some = (..., *[slice(None, None, terms.sample_step(labels))] * 2)
         sample = zip(scores.detach()[some], labels[some], strict=True)
         terms = terms.with_tables(sample)
     return PixelLoss.apply(scores, labels, terms, backend).view(shape)

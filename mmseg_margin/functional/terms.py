@@ -1,5 +1,6 @@
 """What the kernels need of the settings and of the offsets."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,6 +12,12 @@ from .kernels import Classes, Costs, PerClass, Rules
 from .settings import LossSettings
 
 Tables = Tensor | MakeWeights | None
+
+# Histograms of a batch count so many pixels at least, if it has them, and no
+# fewer than every fourth in both directions: neighbours hardly differ, but a
+# small class should be seen.
+ENOUGH_PIXELS = 2**15
+WIDEST_STEP = 4
 
 
 class Terms(NamedTuple):
@@ -56,6 +63,13 @@ class Terms(NamedTuple):
             classes = classes._replace(pos_weight=of_log)
         rules = Rules(form, settings.bits, float(focus))
         return Terms(classes, rules, levels, tables)
+
+    def sample_step(self, labels: Tensor) -> int:
+        """From one pixel to the next, both ways, for :meth:`with_tables`."""
+        if self.tables is None:  # the weights of just this batch
+            return 1
+        step = math.isqrt(labels.numel() // ENOUGH_PIXELS)
+        return min(max(step, 1), WIDEST_STEP)
 
     def with_tables(self, sample: Iterable[tuple[Tensor, Tensor]]) -> 'Terms':
         """The Jaccard form's weights in place, given some of the pixels.

@@ -14,7 +14,7 @@ from torch import Tensor
 from .backend import make_plan
 from .guards import first_derivative_only, uncompiled
 from .labels import check_shapes, known_labels
-from .loss import HISTOGRAM_STRIDE, check_reduction, pixel_calibration_loss
+from .loss import check_reduction, pixel_calibration_loss
 from .terms import PerClass, Terms
 from .upsampling import upsampled
 
@@ -117,8 +117,8 @@ def upsampled_stage(
             align_corners,
         )
         if terms.rules.form == 'jaccard':
-            step = 1 if terms.tables is None else HISTOGRAM_STRIDE
-            terms = terms.with_tables(source.sample(step))
+            sample = source.sample(terms.sample_step(labels))
+            terms = terms.with_tables(sample)
     terms = terms._replace(rules=terms.rules._replace(count_hits=True))
     loss, hits = Stage.apply(low_scores, source, terms, backend)
     return StageResult(loss, hits, terms.histograms)

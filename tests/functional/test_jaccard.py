@@ -209,10 +209,13 @@ def test_histograms_count_every_labelled_pixel_once():
     torch.testing.assert_close(counts.sum(2)[1], len(seen) - own)
 
 
-def test_a_function_makes_the_tables_of_a_batch():
-    scores, labels, rho_0k, rho_k0 = make(3, 256)
-    scores = scores.t().reshape(1, 3, 16, 16)
-    labels = labels.reshape(1, 16, 16)
+@pytest.mark.parametrize(
+    ('side', 'step'), [(16, 1), (255, 1), (363, 2), (1024, 4)]
+)
+def test_a_function_makes_the_tables_of_a_batch(side, step):
+    scores, labels, rho_0k, rho_k0 = make(3, side**2)
+    scores = scores.t().reshape(1, 3, side, side)
+    labels = labels.reshape(1, side, side)
     share = torch.tensor([0.5, 0.3, 0.2])
     seen = []
 
@@ -222,7 +225,11 @@ def test_a_function_makes_the_tables_of_a_batch():
 
     loss = jaccard(scores, labels, rho_0k, rho_k0, tables=remember, levels=8)
     expected = error_histograms(
-        scores[..., ::4, ::4], labels[..., ::4, ::4], rho_0k, rho_k0, levels=8
+        scores[..., ::step, ::step],
+        labels[..., ::step, ::step],
+        rho_0k,
+        rho_k0,
+        levels=8,
     )
     torch.testing.assert_close(seen, [expected])
     tables = jaccard_weights(share, expected)
