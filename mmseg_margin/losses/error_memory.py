@@ -68,10 +68,16 @@ class ErrorMemory(nn.Module):
         seen = batch.sum(2, keepdim=True) > 0
         mixed = self.memory * self.histograms + batch
         self.histograms = torch.where(seen, mixed, self.histograms)
+        if not self.batch_share:
+            return self.weights()
         in_batch = batch[0].sum(1) / batch[0].sum().clamp(min=1)
         share = self.share ** (1 - self.batch_share)
         share = share * in_batch**self.batch_share
-        return jaccard_weights(share, self.histograms)
+        # The mean over the classes that the batch shows, or a batch would
+        # count the less the fewer of them it happens to show.
+        shown = (share > 0).sum().clamp(min=1)
+        weights = jaccard_weights(share, self.histograms)
+        return weights * (len(share) / shown)
 
     def state(self) -> list[float]:
         """What a resumed training needs, as a flat list."""

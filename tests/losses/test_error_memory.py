@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from mmseg.models.losses import LovaszLoss
 from torch import distributed
 
 from mmseg_margin.losses import MarginCalibrationLoss
@@ -33,6 +34,7 @@ def slow_loss(scores, labels, history, loss):
         * float((labelled == k).double().mean()) ** of_batch
         for k, count in enumerate(COUNTS)
     ]
+    shown = sum(p > 0 for p in share) if of_batch else K
 
     def errors_of(scores, labels):
         for s, y in zip(scores.tolist(), labels.tolist(), strict=True):
@@ -55,7 +57,7 @@ def slow_loss(scores, labels, history, loss):
     def weight(border, k, own):
         union = share[k] + (1 - share[k]) * above(border, k, False)
         missed = share[k] * above(border, k, True)
-        return (1 if own else (share[k] - missed) / union) / (K * union)
+        return (1 if own else (share[k] - missed) / union) / (shown * union)
 
     total, pixels = 0.0, 0
     for y, error in errors_of(scores, labels):
@@ -120,6 +122,21 @@ def test_a_class_that_is_not_in_the_batch_waits_for_one_that_has_it():
     assert (weights[:, 2:] == 0).all()
     loss(scores, torch.tensor([0, 0, 1, 1, 0, 1])).backward()
     assert scores.grad.isfinite().all()
+
+
+def test_a_batch_of_its_own_shares_is_lovasz_softmax():
+    """The mean is over the classes that the batch shows, as in mmseg."""
+    loss = jaccard(memory=0, batch_share=1.0, levels=2**16, tau=0)
+    lovasz = LovaszLoss(reduction='none')
+    scores = torch.randn(2, K, 64, 64)
+    labels = torch.randint(1, K, (2, 64, 64))
+    gradients = []
+    for function in (loss, lovasz):
+        s = scores.clone().requires_grad_()
+        function(s, labels).backward()
+        gradients.append(s.grad)
+    ours, theirs = gradients
+    assert (ours - theirs).norm() < 1e-3 * theirs.norm()
 
 
 def test_an_unseen_class_keeps_its_errors():
