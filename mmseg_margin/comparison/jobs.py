@@ -42,7 +42,6 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
     """
     waiting = [run for run in runs if not run.is_done]
     running: dict[int, tuple[Run, subprocess.Popen]] = {}
-    failed: list[Run] = []
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, refresh_per_second=1) as progress:
         bar = progress.add_task('iterations', total=len(runs) * iterations)
@@ -57,13 +56,13 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
                     if process.poll() is not None:
                         del running[slot]
                         progress.console.print(_outcome(run), markup=False)
-                        failed += [] if run.is_done else [run]
                 done = sum(_iterations_done(run, iterations) for run in runs)
                 progress.update(bar, completed=done)
         finally:
             for _, process in running.values():
                 process.terminate()
                 process.wait()
+    failed = [run for run in runs if not run.is_done]
     if failed:
         raise RunFailedError(
             f'{len(failed)} of {len(runs)} runs failed, the first of them '

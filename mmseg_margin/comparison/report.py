@@ -1,12 +1,13 @@
 """Writes the report of a comparison."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from mmseg_margin.report.numbers import signed
 from mmseg_margin.report.pages import write_pages
 
-from .figures import Sample, draw_curves, draw_examples
+from .figures import draw_curves, draw_examples
 from .results import (
     BASELINE,
     RESULTS_FILE,
@@ -23,20 +24,16 @@ from .tables import (
 )
 
 
-def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
+def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
     """Write ``OUT/report/index.html`` and ``report.md`` with pictures.
 
     All results stand in ``results.json`` beside them, from which the tables
-    and curves can be made again.
+    and curves can be made again. The comparison may be incomplete.
 
     Args:
-        out: The folder of the comparison, which may be incomplete.
-        samples: Name, image file and label file of the tested images; the
-            labels are class indices, 255 where there is none. Predictions
-            are found by the name. Without samples there is no mosaic.
-
-    Returns:
-        The path of the page.
+        out: Its folder.
+        samples: ``img_path`` and ``gt_seg_map`` of the tested images, of
+            which those that were predicted make a mosaic.
     """
     comparison = load_comparison(out)
     setup = comparison.setup

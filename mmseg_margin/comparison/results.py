@@ -106,8 +106,7 @@ class Comparison:
 
     def memory(self, name: str) -> float | None:
         """The largest of the runs' peaks, in MiB."""
-        found = [run.peak_memory_mib for run in self.runs(name)]
-        return max(found, default=None)
+        return max((r.peak_memory_mib for r in self.runs(name)), default=None)
 
     def _by_seed(
         self, name: str, value_of: Callable[[RunResult], float | None]
@@ -159,11 +158,10 @@ def load_comparison(place: Path) -> Comparison:
 def save_comparison(comparison: Comparison, path: Path) -> None:
     """All results as one small file, a line for each run."""
     texts = map(json.dumps, map(asdict, comparison.results.values()))
-    rounded = [json.loads(text, parse_float=_round) for text in texts]
+    rounded = [
+        json.loads(text, parse_float=lambda number: round(float(number), 4))
+        for text in texts
+    ]
     setup = json.dumps(asdict(comparison.setup))
     lines = ',\n'.join(map(json.dumps, rounded))
     atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
-
-
-def _round(number: str) -> float:
-    return round(float(number), 4)
