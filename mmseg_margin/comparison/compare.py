@@ -26,7 +26,7 @@ from .records import (
     PREDICTIONS,
     SETUP_FILE,
     Setup,
-    read_record,
+    read_json,
     run_folder,
     write_record,
 )
@@ -76,7 +76,7 @@ def compare(
     _keep_config(cfg, out / 'config.py')
     with FileLock(out / 'lock'):
         if (out / SETUP_FILE).exists():
-            setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
+            setup = Setup(**read_json(out / SETUP_FILE)).with_more(setup)
         write_record(setup, out / SETUP_FILE)
     # Seed by seed, so that a comparison cut short is still a fair one.
     runs = [

@@ -21,6 +21,8 @@ from torch.utils.data import Subset
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 
+from .records import read_json
+
 CURVES_FILE = 'curves.json'
 
 
@@ -70,8 +72,7 @@ class CurvesHook(Hook):
         self.path = Path(runner.work_dir, CURVES_FILE)
         # Go on with the points up to the checkpoint that is resumed.
         if runner.iter > 0 and self.path.exists():
-            written = json.loads(self.path.read_text('utf-8'))
-            for name, points in written.items():
+            for name, points in read_json(self.path).items():
                 self.curves[name] = [p for p in points if p[0] <= runner.iter]
         for split, config in self.datasets.items():
             dataset = DATASETS.build(config)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
@@ -13,8 +13,6 @@ RESULT_FILE = 'result.json'
 PREDICTIONS = 'predictions'
 # What may differ between commands that add to the same comparison.
 OF_A_COMMAND = ('objectives', 'losses', 'seeds', 'versions', 'commands')
-
-Record = TypeVar('Record', 'Setup', 'RunResult')
 
 
 @dataclass(frozen=True)
@@ -99,5 +97,5 @@ def write_record(record: Setup | RunResult, path: Path) -> None:
     atomic_write_text(path, json.dumps(asdict(record), indent=1))
 
 
-def read_record(kind: type[Record], path: Path) -> Record:
-    return kind(**json.loads(path.read_text(encoding='utf-8')))
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text('utf-8'))

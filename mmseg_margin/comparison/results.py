@@ -20,7 +20,7 @@ from .records import (
     SETUP_FILE,
     RunResult,
     Setup,
-    read_record,
+    read_json,
     run_folder,
 )
 
@@ -129,7 +129,7 @@ def ratio_to_baseline(
 def load_comparison(place: Path) -> Comparison:
     """Read every result that a folder, or a file of results, has."""
     if place.is_file():
-        content = json.loads(place.read_text('utf-8'))
+        content = read_json(place)
         setup = Setup(**content['setup'])
         runs = [RunResult(**run) for run in content['runs']]
         return Comparison(setup, {(run.name, run.seed): run for run in runs})
@@ -138,13 +138,13 @@ def load_comparison(place: Path) -> Comparison:
             f'{place} holds no comparison: give the --out folder of '
             f'tools/compare.py, or a {RESULTS_FILE} of its report.'
         )
-    setup = read_record(Setup, place / SETUP_FILE)
+    setup = Setup(**read_json(place / SETUP_FILE))
     results = {}
     for name, seeds in setup.seeds.items():
         for seed in seeds:
             path = run_folder(place, name, seed) / RESULT_FILE
             if path.exists():
-                results[name, seed] = result = read_record(RunResult, path)
+                results[name, seed] = result = RunResult(**read_json(path))
                 found, classes = len(result.class_iou), len(setup.classes)
                 if found != classes:
                     raise DataSetError(
