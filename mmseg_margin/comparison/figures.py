@@ -129,7 +129,9 @@ def draw_examples(
         painted = [paint(each, setup.palette) for each in labels]
         with Image.open(image) as file:
             photo = np.asarray(file.convert('RGB'))
-        pictures.append([_shrink(each) for each in (photo, *painted)])
+        # By leaving out pixels: mixed colours would belong to no class.
+        step = max(1, photo.shape[1] // WIDTH)
+        pictures.append([p[::step, ::step] for p in (photo, *painted)])
     classes = sorted(shown & set(range(len(setup.classes))))
     path = folder / 'examples.png'
     draw_mosaic(
@@ -163,9 +165,3 @@ def disagreement(predictions: Sequence[NDArray], truth: NDArray) -> float:
     differs = np.any([each != predictions[0] for each in predictions], axis=0)
     labelled = truth != IGNORED
     return float(differs[labelled].mean()) if labelled.any() else 0.0
-
-
-def _shrink(pixels: NDArray) -> NDArray:
-    # By leaving out pixels: mixed colours would belong to no class.
-    step = max(1, pixels.shape[1] // WIDTH)
-    return pixels[::step, ::step]

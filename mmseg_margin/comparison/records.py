@@ -41,15 +41,14 @@ class Setup:
 
     def with_more(self, added: 'Setup') -> 'Setup':
         """Both together, if they are about the same."""
-        mine, others = asdict(self), asdict(added)
         different = [
             name
-            for name in mine
-            if name not in OF_A_COMMAND and mine[name] != others[name]
+            for name, value in vars(self).items()
+            if name not in OF_A_COMMAND and value != getattr(added, name)
         ] + [
             f'objective called {name}'
-            for name in self.losses.keys() & added.losses.keys()
-            if self.losses[name] != added.losses[name]
+            for name, terms in self.losses.items()
+            if terms != added.losses.get(name, terms)
         ]
         if different:
             raise SettingError(

@@ -13,7 +13,7 @@ from mmseg.registry import HOOKS, TRANSFORMS
 
 from mmseg_margin.tooling.ranks import VARIABLES, init_distributed
 from tests.commands import free_port, load_tool
-from tests.processes import FORK, run_tool, wait_for
+from tests.processes import fork, run_tool, wait_for
 from tests.small_training import PLAIN, add_validation, training_config
 from tests.stats.builders import write_set
 
@@ -82,11 +82,7 @@ def start(tmp_path, capfd):
         with capfd.disabled():
             for number, environment in enumerate(environments):
                 log = tmp_path / f'{number}.txt'
-                process = FORK.Process(
-                    target=run_rank, args=(environment, log, arguments)
-                )
-                process.start()
-                ranks.append(process)
+                ranks.append(fork(run_rank, environment, log, arguments))
         return ranks
 
     yield start

@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmseg_margin.checkpoints import CheckpointError, newest_whole_checkpoint
 from mmseg_margin.tooling.flags import resume_training
 from tests.commands import load_tool
-from tests.processes import FORK, run_tool
+from tests.processes import fork, run_tool
 from tests.small_training import same_weights, training_config
 from tests.stats.builders import write_set
 
@@ -108,10 +108,7 @@ def live(folder, seconds=None):
     arguments = [str(folder / 'config.py'), '--resume', '--no-validate']
     # Killed early enough, it will not even open its log.
     log.write_text('')
-    process = FORK.Process(
-        target=run_tool, args=(load_tool('train')['main'], arguments, log)
-    )
-    process.start()
+    process = fork(run_tool, load_tool('train')['main'], arguments, log)
     process.join(seconds)
     process.kill()
     process.join()

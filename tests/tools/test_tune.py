@@ -5,7 +5,7 @@ import signal
 import time
 
 from tests.commands import TOOLS, load_tool, run_python
-from tests.processes import FORK, run_tool, wait_for
+from tests.processes import fork, run_tool, wait_for
 from tests.small_training import write_config
 
 
@@ -23,10 +23,8 @@ def test_stop_and_go_on(tmp_path, capfd):
 
     def start(trials):
         arguments = [config, '--out', out, '--trials', trials]
-        process = FORK.Process(target=run, args=([*map(str, arguments)], log))
         with capfd.disabled():
-            process.start()
-        return process
+            return fork(run, [*map(str, arguments)], log)
 
     # More than are done before the signal arrives, however busy the machine.
     process = start(99)
