@@ -46,6 +46,13 @@ def run_tool(
     main(list(arguments))
 
 
+def fork(function: Callable[..., Any], *args: Any) -> Any:
+    """A process of its own that is at work on a function."""
+    process = FORK.Process(target=function, args=args)
+    process.start()
+    return process
+
+
 def wait_for(processes: Sequence[Any], seconds: float) -> list[int | None]:
     """The exit codes; what takes longer is killed."""
     deadline = time.monotonic() + seconds

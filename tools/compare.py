@@ -6,12 +6,12 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmseg_margin.comparison.compare import compare, named_objectives
-from mmseg_margin.comparison.figures import write_ground_truth
 from mmseg_margin.comparison.jobs import RunFailedError
 from mmseg_margin.comparison.report import write_report
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, tool
 from mmseg_margin.tooling.launch import check_folders, load_config
+from mmseg_margin.tooling.mosaic import images_of_test_split
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _report(cfg: Config, out: Path) -> None:
-    print(f'The report is {write_report(out, write_ground_truth(cfg, out))}')
+    samples, _ = images_of_test_split(cfg)
+    print(f'The report is {write_report(out, samples)}')
 
 
 if __name__ == '__main__':

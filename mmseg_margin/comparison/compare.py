@@ -20,14 +20,13 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.losses.presets import written_out
 from mmseg_margin.stats import StatsCache, check_labels
-from mmseg_margin.tooling.flags import keep_predictions
 
 from .jobs import run_all
 from .records import (
     PREDICTIONS,
     SETUP_FILE,
     Setup,
-    read_record,
+    read_json,
     run_folder,
     write_record,
 )
@@ -67,15 +66,8 @@ def compare(
     """Train and test every objective with every seed.
 
     What has been done before in the same folder is not done again, and
-    objectives and seeds can be added to it.
-
-    Args:
-        cfg: The config that all runs have in common.
-        objectives: What ``--loss`` takes, by the names of the runs.
-        seeds: Of the weights, the data order and the augmentation.
-        out: The folder of everything.
-        init: Checkpoint to start from; ``{seed}`` in it is replaced.
-        jobs: Runs at the same time.
+    objectives and seeds can be added to it. In the checkpoint to start from,
+    ``init``, ``{seed}`` is replaced.
     """
     for flag, number in (('--seeds', len(seeds)), ('--jobs', jobs)):
         if number < 1:
@@ -84,7 +76,7 @@ def compare(
     _keep_config(cfg, out / 'config.py')
     with FileLock(out / 'lock'):
         if (out / SETUP_FILE).exists():
-            setup = read_record(Setup, out / SETUP_FILE).with_more(setup)
+            setup = Setup(**read_json(out / SETUP_FILE)).with_more(setup)
         write_record(setup, out / SETUP_FILE)
     # Seed by seed, so that a comparison cut short is still a fair one.
     runs = [
@@ -97,10 +89,13 @@ def compare(
             continue
         whole = run_config(cfg, run, init, setup.class_counts)
         if run.seed == seeds[0]:
-            keep_predictions(whole, str(run.folder / PREDICTIONS))
+            whole.test_evaluator.output_dir = str(run.folder / PREDICTIONS)
+        path = run.folder / CONFIG_FILE
         # What an earlier version has begun goes on as it is.
-        if not _is_begun(run, whole):
-            _keep_config(whole, run.folder / CONFIG_FILE)
+        if not path.exists() or (
+            Config.fromfile(path).load_from != whole.load_from
+        ):
+            _keep_config(whole, path)
     run_all(runs, setup.iterations, jobs)
 
 
@@ -137,12 +132,6 @@ def make_setup(
         },
         commands=[shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])],
     )
-
-
-def _is_begun(run: Run, cfg: Config) -> bool:
-    """Whether the run has a config, with the same weights to start from."""
-    path = run.folder / CONFIG_FILE
-    return path.exists() and Config.fromfile(path).load_from == cfg.load_from
 
 
 def _keep_config(cfg: Config, path: Path) -> None:

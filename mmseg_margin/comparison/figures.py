@@ -1,18 +1,15 @@
 """The paper's Figures 3 and 4: curves, and predictions side by side."""
 
+import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mmengine.config import Config
-from mmengine.registry import init_default_scope
-from mmseg.registry import DATASETS, TRANSFORMS
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.report.pictures import colours_of, picture, title_lines
 from mmseg_margin.terminal import drawable
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
@@ -26,8 +23,6 @@ QUANTITIES = {'mIoU': 'mIoU in %', 'loss': 'loss'}
 IGNORED = 255
 WIDTH = 480
 MOSAIC_INCHES = 14.0
-# Name, image file and label file.
-Sample = tuple[str, Path, Path]
 
 
 def draw_curves(
@@ -104,33 +99,10 @@ def _draw(
     axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
 
 
-def write_ground_truth(cfg: Config, out: Path) -> list[Sample]:
-    """Labels of the test split as class indices, whatever its files hold."""
-    init_default_scope(cfg.get('default_scope', 'mmseg'))
-    settings = cfg.test_dataloader.dataset
-    dataset = DATASETS.build(settings)
-    load_labels = TRANSFORMS.build(
-        next(t for t in settings.pipeline if t.type == 'LoadAnnotations')
-    )
-    folder = out / 'ground_truth'
-    folder.mkdir(parents=True, exist_ok=True)
-    samples = []
-    for index in range(len(dataset)):
-        info = dataset.get_data_info(index)
-        image = Path(info['img_path'])
-        labels = folder / f'{image.stem}.png'
-        if not labels.exists():
-            loaded = load_labels(info)['gt_seg_map']
-            with atomic_write(labels) as draft:
-                Image.fromarray(loaded.astype(np.uint8)).save(draft, 'png')
-        samples.append((image.stem, image, labels))
-    return samples
-
-
 def draw_examples(
     comparison: Comparison,
     out: Path,
-    samples: Sequence[Sample],
+    samples: Iterable[dict[str, Any]],
     folder: Path,
     rows: int = 4,
 ) -> dict[str, Any] | None:
@@ -141,65 +113,55 @@ def draw_examples(
     """
     setup = comparison.setup
     seed = setup.all_seeds[0]
-    predictions = {
+    folders = {
         name: predicted
         for name in setup.losses
         if (predicted := run_folder(out, name, seed) / PREDICTIONS).is_dir()
     }
-    shares = {}
-    for sample in samples:
-        files = _prediction_files(predictions, sample)
-        if files and all(file.exists() for file in files):
-            shares[sample] = disagreement(files, sample[2])
-    if not shares:
+    examples = _examples(list(folders.values()), samples)
+    chosen = heapq.nlargest(rows, examples, key=lambda each: each[0])
+    if not chosen:
         return None
-    chosen = sorted(shares, key=lambda sample: -shares[sample])[:rows]
     pictures = []
     shown: set[int] = set()
-    for sample in chosen:
-        _, image, truth = sample
-        files = [*_prediction_files(predictions, sample), truth]
-        labels = [_read_labels(file) for file in files]
-        shown.update(*(np.unique(label).tolist() for label in labels))
-        painted = [paint(label, setup.palette) for label in labels]
+    for _, image, labels in chosen:
+        shown.update(*(np.unique(each).tolist() for each in labels))
+        painted = [paint(each, setup.palette) for each in labels]
         with Image.open(image) as file:
             photo = np.asarray(file.convert('RGB'))
-        pictures.append([_shrink(each) for each in (photo, *painted)])
+        # By leaving out pixels: mixed colours would belong to no class.
+        step = max(1, photo.shape[1] // WIDTH)
+        pictures.append([p[::step, ::step] for p in (photo, *painted)])
     classes = sorted(shown & set(range(len(setup.classes))))
     path = folder / 'examples.png'
     draw_mosaic(
         pictures,
-        ['image', *map(title_lines, predictions), 'ground truth'],
+        ['image', *map(title_lines, folders), 'ground truth'],
         [setup.classes[k] for k in classes],
         [setup.palette[k] for k in classes],
         str(path),
         # Fewer inches make the letters of a wide mosaic larger.
         column_inches=min(2.4, MOSAIC_INCHES / len(pictures[0])),
     )
-    images = ', '.join(f'{s[0]} ({shares[s]:.1%})' for s in chosen)
+    images = ', '.join(f'{image.stem} ({d:.1%})' for d, image, _ in chosen)
     return {'file': path, 'seed': seed, 'images': images}
 
 
-def disagreement(predictions: Sequence[Path], truth: Path) -> float:
+def _examples(
+    folders: Sequence[Path], samples: Iterable[dict[str, Any]]
+) -> Iterator[tuple[float, Path, list[NDArray]]]:
+    """Disagreement, image, and all predictions before the labels."""
+    for sample in samples:
+        image, truth = Path(sample['img_path']), sample['gt_seg_map']
+        files = [folder / f'{image.stem}.png' for folder in folders]
+        if files and all(file.exists() for file in files):
+            predictions = [np.asarray(Image.open(file)) for file in files]
+            share = disagreement(predictions, truth)
+            yield share, image, [*predictions, truth]
+
+
+def disagreement(predictions: Sequence[NDArray], truth: NDArray) -> float:
     """Share of the labelled pixels that not all predict the same."""
-    first, *others = map(_read_labels, predictions)
-    labelled = _read_labels(truth) != IGNORED
-    differs = np.zeros_like(labelled)
-    for other in others:
-        differs |= other != first
+    differs = np.any([each != predictions[0] for each in predictions], axis=0)
+    labelled = truth != IGNORED
     return float(differs[labelled].mean()) if labelled.any() else 0.0
-
-
-def _prediction_files(folders: dict[str, Path], sample: Sample) -> list[Path]:
-    return [folder / f'{sample[0]}.png' for folder in folders.values()]
-
-
-def _read_labels(path: Path) -> np.ndarray:
-    with Image.open(path) as image:
-        return np.asarray(image)
-
-
-def _shrink(pixels: np.ndarray) -> np.ndarray:
-    # By leaving out pixels: mixed colours would belong to no class.
-    step = max(1, pixels.shape[1] // WIDTH)
-    return pixels[::step, ::step]

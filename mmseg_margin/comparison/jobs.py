@@ -5,7 +5,6 @@ no other with it. The standard input of a run is a pipe from the comparison
 and closes with it, whatever has ended it.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from mmseg_margin.stats.scan import available_cores
 from mmseg_margin.tooling.cli import report_errors
 
 from .measures import CURVES_FILE
-from .records import RESULT_FILE, RunResult, read_record, write_record
+from .records import RESULT_FILE, read_json, write_record
 from .runs import CONFIG_FILE, Run, train_and_test
 
 LOG_FILE = 'log.txt'
@@ -42,7 +41,6 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
     """
     waiting = [run for run in runs if not run.is_done]
     running: dict[int, tuple[Run, subprocess.Popen]] = {}
-    failed: list[Run] = []
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, refresh_per_second=1) as progress:
         bar = progress.add_task('iterations', total=len(runs) * iterations)
@@ -57,13 +55,13 @@ def run_all(runs: list[Run], iterations: int, jobs: int) -> None:
                     if process.poll() is not None:
                         del running[slot]
                         progress.console.print(_outcome(run), markup=False)
-                        failed += [] if run.is_done else [run]
                 done = sum(_iterations_done(run, iterations) for run in runs)
                 progress.update(bar, completed=done)
         finally:
             for _, process in running.values():
                 process.terminate()
                 process.wait()
+    failed = [run for run in runs if not run.is_done]
     if failed:
         raise RunFailedError(
             f'{len(failed)} of {len(runs)} runs failed, the first of them '
@@ -98,8 +96,8 @@ def _start(run: Run, slot: int, jobs: int) -> subprocess.Popen:
 def _outcome(run: Run) -> str:
     if not run.is_done:
         return f'{run}: failed, see {run.folder / LOG_FILE}'
-    result = read_record(RunResult, run.folder / RESULT_FILE)
-    return f'{run}: mIoU {result.metrics["mIoU"]:.2f}'
+    metrics = read_json(run.folder / RESULT_FILE)['metrics']
+    return f'{run}: mIoU {metrics["mIoU"]:.2f}'
 
 
 def _iterations_done(run: Run, iterations: int) -> int:
@@ -107,7 +105,7 @@ def _iterations_done(run: Run, iterations: int) -> int:
     if run.is_done:
         return iterations
     try:
-        curves = json.loads((run.folder / CURVES_FILE).read_text('utf-8'))
+        curves = read_json(run.folder / CURVES_FILE)
     except FileNotFoundError:
         return 0
     return max(points[-1][0] for points in curves.values())

@@ -16,10 +16,12 @@ from mmengine.runner import Runner
 from mmseg.evaluation import IoUMetric
 from mmseg.registry import DATASETS, HOOKS, METRICS
 from torch import nn
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import Subset
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
+
+from .records import read_json
 
 CURVES_FILE = 'curves.json'
 
@@ -53,11 +55,6 @@ class CurvesHook(Hook):
             pipeline of the validation.
         interval: Iterations between two points.
         images: Of each data set, evenly spread.
-
-    Example:
-        >>> custom_hooks = [
-        ...     dict(type='CurvesHook', datasets=dict(val=val_dataset))
-        ... ]
     """
 
     def __init__(
@@ -68,27 +65,20 @@ class CurvesHook(Hook):
         self.images = images
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.seconds: list[float] = []
-        self._loaders: dict[str, DataLoader] = {}
-        self._meta: dict = {}
+        self._chosen: dict[str, Any] = {}
         self._started = 0.0
 
     def before_train(self, runner: Runner) -> None:
         self.path = Path(runner.work_dir, CURVES_FILE)
         # Go on with the points up to the checkpoint that is resumed.
         if runner.iter > 0 and self.path.exists():
-            for name, points in json.loads(
-                self.path.read_text('utf-8')
-            ).items():
+            for name, points in read_json(self.path).items():
                 self.curves[name] = [p for p in points if p[0] <= runner.iter]
         for split, config in self.datasets.items():
             dataset = DATASETS.build(config)
-            self._meta = dataset.metainfo
             number = min(self.images, len(dataset))
             chosen = np.linspace(0, len(dataset) - 1, number).round()
-            self._loaders[split] = DataLoader(
-                Subset(dataset, chosen.astype(int).tolist()),
-                collate_fn=pseudo_collate,
-            )
+            self._chosen[split] = Subset(dataset, chosen.astype(int).tolist())
 
     def before_train_iter(self, runner: Runner, *args, **kwargs) -> None:
         self._started = time.perf_counter()
@@ -97,28 +87,27 @@ class CurvesHook(Hook):
         self.seconds.append(time.perf_counter() - self._started)
         if not self.every_n_train_iters(runner, self.interval):
             return
-        for split, loader in self._loaders.items():
-            measured = measure(runner.model, loader, self._meta)
-            for name, value in measured.items():
+        for split, images in self._chosen.items():
+            for name, value in measure(runner.model, images).items():
                 points = self.curves.setdefault(f'{split}_{name}', [])
                 points.append((runner.iter + 1, value))
         atomic_write_text(self.path, json.dumps(self.curves))
 
 
 @torch.no_grad()
-def measure(model: Any, loader: DataLoader, meta: dict) -> dict[str, float]:
+def measure(model: Any, images: Any) -> dict[str, float]:
     """Mean ``loss`` of the decode head, and ``mIoU`` in percent."""
     if is_model_wrapper(model):
         model = model.module
     heads = model.decode_head
     head: Any = heads[-1] if isinstance(heads, nn.ModuleList) else heads
     metric = IoUMetric(iou_metrics=['mIoU'])
-    metric.dataset_meta = meta
+    metric.dataset_meta = images.dataset.metainfo
     losses = []
     was_training = model.training
     model.eval()
-    for batch in loader:
-        (sample,) = model.val_step(batch)
+    for image in images:
+        (sample,) = model.val_step(pseudo_collate([image]))
         metric.process({}, [sample.to_dict()])
         terms = head.loss_by_feat(sample.seg_logits.data[None], [sample])
         losses.append(float(model.parse_losses(terms)[0]))

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
@@ -14,38 +14,22 @@ PREDICTIONS = 'predictions'
 # What may differ between commands that add to the same comparison.
 OF_A_COMMAND = ('objectives', 'losses', 'seeds', 'versions', 'commands')
 
-Record = TypeVar('Record', 'Setup', 'RunResult')
-
 
 @dataclass(frozen=True)
 class Setup:
-    """What was asked for, and what all runs have in common.
+    """What was asked for, and what all runs have in common."""
 
-    Args:
-        config: The config's file name, without its folder.
-        objectives: What was typed for each name, in the order asked for.
-        losses: The loss configs whose sum each name is.
-        seeds: Those that each name is trained with.
-        iterations: Training iterations of each run.
-        init: The checkpoint all runs start from, or None.
-        classes: Names of the K classes.
-        palette: Their colours, (K, 3).
-        class_counts: Labelled pixels of each class in the training set.
-        versions: Of Python, the packages and ours.
-        commands: What was typed, one for each time something was added.
-    """
-
-    config: str
-    objectives: dict[str, str]
-    losses: dict[str, list[dict[str, Any]]]
-    seeds: dict[str, list[int]]
+    config: str  # the name of its file
+    objectives: dict[str, str]  # what was typed for each name
+    losses: dict[str, list[dict[str, Any]]]  # whose sum each name is
+    seeds: dict[str, list[int]]  # of each name
     iterations: int
-    init: str | None
+    init: str | None  # the checkpoint that all runs start from
     classes: list[str]
     palette: list[list[int]]
-    class_counts: list[int]
+    class_counts: list[int]  # labelled pixels of the training set
     versions: dict[str, str]
-    commands: list[str]
+    commands: list[str]  # one for each time something was added
 
     @property
     def start(self) -> str:
@@ -57,15 +41,14 @@ class Setup:
 
     def with_more(self, added: 'Setup') -> 'Setup':
         """Both together, if they are about the same."""
-        mine, others = asdict(self), asdict(added)
         different = [
             name
-            for name in mine
-            if name not in OF_A_COMMAND and mine[name] != others[name]
+            for name, value in vars(self).items()
+            if name not in OF_A_COMMAND and value != getattr(added, name)
         ] + [
             f'objective called {name}'
-            for name in self.losses.keys() & added.losses.keys()
-            if self.losses[name] != added.losses[name]
+            for name, terms in self.losses.items()
+            if terms != added.losses.get(name, terms)
         ]
         if different:
             raise SettingError(
@@ -89,25 +72,16 @@ class Setup:
 class RunResult:
     """One objective trained with one seed, and tested.
 
-    Args:
-        name: That of the objective in the setup.
-        seed: Of the weights, the data order and the augmentation.
-        metrics: In percent: ``aAcc``, ``mIoU``, ``mAcc`` and, where the
-            class counts are known, ``mIoU_head``, ``mIoU_middle`` and
-            ``mIoU_tail``.
-        class_iou: IoU of each class in percent; None if it is nowhere.
-        curves: ``train_loss``, ``val_loss``, ``train_mIoU`` and ``val_mIoU``,
-            each a list of (iteration, value).
-        seconds_per_iteration: Median over the training.
-        peak_memory_mib: Largest resident memory of the process.
+    Metrics are in percent. Curves are ``train_loss``, ``val_loss``,
+    ``train_mIoU`` and ``val_mIoU``, each a list of (iteration, value).
     """
 
     name: str
     seed: int
     metrics: dict[str, float]
-    class_iou: list[float | None]
+    class_iou: list[float | None]  # None for a class that is nowhere
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    seconds_per_iteration: float = 0.0
+    seconds_per_iteration: float = 0.0  # the median
     peak_memory_mib: float = 0.0
 
 
@@ -122,5 +96,5 @@ def write_record(record: Setup | RunResult, path: Path) -> None:
     atomic_write_text(path, json.dumps(asdict(record), indent=1))
 
 
-def read_record(kind: type[Record], path: Path) -> Record:
-    return kind(**json.loads(path.read_text(encoding='utf-8')))
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text('utf-8'))

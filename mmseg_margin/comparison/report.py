@@ -1,12 +1,13 @@
 """Writes the report of a comparison."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from mmseg_margin.report.numbers import signed
 from mmseg_margin.report.pages import write_pages
 
-from .figures import Sample, draw_curves, draw_examples
+from .figures import draw_curves, draw_examples
 from .results import (
     BASELINE,
     RESULTS_FILE,
@@ -23,32 +24,27 @@ from .tables import (
 )
 
 
-def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
+def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
     """Write ``OUT/report/index.html`` and ``report.md`` with pictures.
 
     All results stand in ``results.json`` beside them, from which the tables
-    and curves can be made again.
+    and curves can be made again. The comparison may be incomplete.
 
     Args:
-        out: The folder of the comparison, which may be incomplete.
-        samples: Name, image file and label file of the tested images; the
-            labels are class indices, 255 where there is none. Predictions
-            are found by the name. Without samples there is no mosaic.
-
-    Returns:
-        The path of the page.
+        out: Its folder.
+        samples: ``img_path`` and ``gt_seg_map`` of the tested images, of
+            which those that were predicted make a mosaic.
     """
     comparison = load_comparison(out)
-    setup = comparison.setup
+    losses = comparison.setup.losses
     folder = out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     save_comparison(comparison, folder / RESULTS_FILE)
     return write_pages(
         folder,
         'comparison',
-        setup=setup,
+        comparison=comparison,
         summary=verdict(comparison),
-        warnings=missing_runs(comparison),
         baseline=BASELINE,
         overall=overall_table(comparison),
         differences=difference_table(comparison),
@@ -57,7 +53,7 @@ def write_report(out: Path, samples: Sequence[Sample] = ()) -> Path:
         examples=draw_examples(comparison, out, samples, folder),
         margins=describe_margins(comparison, folder),
         cost=cost_table(comparison),
-        objectives='\n'.join(f'{k}: {v}' for k, v in setup.losses.items()),
+        objectives='\n'.join(f'{k}: {v}' for k, v in losses.items()),
     )
 
 
@@ -67,13 +63,12 @@ def verdict(comparison: Comparison) -> str:
     names = sorted(means, key=lambda name: -means[name])
     if not names:
         return 'No run has finished yet, so there is nothing to compare.'
-    winner = names[0]
     if len(names) == 1:
         return (
-            f'{winner} has a mean mIoU of {means[winner]:.2f}; no other '
+            f'{names[0]} has a mean mIoU of {means[names[0]]:.2f}; no other '
             'objective has a result, so there is nothing to compare it with.'
         )
-    second = names[1]
+    winner, second = names[:2]
     parts = [
         f'{winner} has the highest mean mIoU ({means[winner]:.2f}), '
         f'{means[winner] - means[second]:.2f} above {second} '
@@ -113,19 +108,3 @@ def _against_baseline(comparison: Comparison, subject: str) -> str:
         f'{BASELINE} is {difference.interval_text} over {difference.n} '
         f'seeds, {meaning}'
     )
-
-
-def missing_runs(comparison: Comparison) -> list[str]:
-    """What to say when runs are missing; nothing when all have finished."""
-    if not comparison.missing:
-        return []
-    runs = '; '.join(
-        f'{name}: seed {", ".join(map(str, seeds))}'
-        for name, seeds in comparison.missing.items()
-    )
-    total = sum(map(len, comparison.setup.seeds.values()))
-    return [
-        'Everything here is provisional: of '
-        f'{total} runs, {total - len(comparison.results)} have no result '
-        f'({runs}).'
-    ]

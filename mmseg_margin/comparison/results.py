@@ -20,7 +20,7 @@ from .records import (
     SETUP_FILE,
     RunResult,
     Setup,
-    read_record,
+    read_json,
     run_folder,
 )
 
@@ -106,8 +106,7 @@ class Comparison:
 
     def memory(self, name: str) -> float | None:
         """The largest of the runs' peaks, in MiB."""
-        found = [run.peak_memory_mib for run in self.runs(name)]
-        return max(found, default=None)
+        return max((r.peak_memory_mib for r in self.runs(name)), default=None)
 
     def _by_seed(
         self, name: str, value_of: Callable[[RunResult], float | None]
@@ -130,7 +129,7 @@ def ratio_to_baseline(
 def load_comparison(place: Path) -> Comparison:
     """Read every result that a folder, or a file of results, has."""
     if place.is_file():
-        content = json.loads(place.read_text('utf-8'))
+        content = read_json(place)
         setup = Setup(**content['setup'])
         runs = [RunResult(**run) for run in content['runs']]
         return Comparison(setup, {(run.name, run.seed): run for run in runs})
@@ -139,13 +138,13 @@ def load_comparison(place: Path) -> Comparison:
             f'{place} holds no comparison: give the --out folder of '
             f'tools/compare.py, or a {RESULTS_FILE} of its report.'
         )
-    setup = read_record(Setup, place / SETUP_FILE)
+    setup = Setup(**read_json(place / SETUP_FILE))
     results = {}
     for name, seeds in setup.seeds.items():
         for seed in seeds:
             path = run_folder(place, name, seed) / RESULT_FILE
             if path.exists():
-                results[name, seed] = result = read_record(RunResult, path)
+                results[name, seed] = result = RunResult(**read_json(path))
                 found, classes = len(result.class_iou), len(setup.classes)
                 if found != classes:
                     raise DataSetError(
@@ -159,11 +158,10 @@ def load_comparison(place: Path) -> Comparison:
 def save_comparison(comparison: Comparison, path: Path) -> None:
     """All results as one small file, a line for each run."""
     texts = map(json.dumps, map(asdict, comparison.results.values()))
-    rounded = [json.loads(text, parse_float=_round) for text in texts]
+    rounded = [
+        json.loads(text, parse_float=lambda number: round(float(number), 4))
+        for text in texts
+    ]
     setup = json.dumps(asdict(comparison.setup))
     lines = ',\n'.join(map(json.dumps, rounded))
     atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
-
-
-def _round(number: str) -> float:
-    return round(float(number), 4)

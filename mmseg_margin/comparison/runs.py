@@ -21,7 +21,7 @@ from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 from mmseg_margin.walks import add_hook, add_import, leaf_datasets
 
-from .measures import ClassIoUMetric, CurvesHook
+from .measures import CurvesHook
 from .records import RESULT_FILE, RunResult
 
 CONFIG_FILE = 'run.py'
@@ -105,12 +105,7 @@ def _datasets_of_curves(cfg: Config) -> ConfigDict:
 
 
 def train_and_test(cfg: Config, hooks: Sequence[Hook] = ()) -> RunResult:
-    """Train from where the work dir is, test, and say how it went.
-
-    Args:
-        cfg: A whole config.
-        hooks: More hooks than it has.
-    """
+    """Train from where the work dir is, test, and say how it went."""
     checkpoint = newest_whole_checkpoint(cfg.work_dir)
     if checkpoint:
         cfg.resume, cfg.load_from = True, checkpoint
@@ -120,16 +115,13 @@ def train_and_test(cfg: Config, hooks: Sequence[Hook] = ()) -> RunResult:
         runner.register_hook(hook)
     runner.train()
     metrics = runner.test()
-    evaluator = runner.test_loop.evaluator
-    classes = next(
-        m for m in evaluator.metrics if isinstance(m, ClassIoUMetric)
-    )
+    (metric,) = runner.test_loop.evaluator.metrics
     curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
     return RunResult(
         name=cfg.comparison.name,
         seed=cfg.comparison.seed,
         metrics={name: float(value) for name, value in metrics.items()},
-        class_iou=classes.class_iou,
+        class_iou=metric.class_iou,
         curves=curves.curves,
         seconds_per_iteration=median(curves.seconds or [0.0]),
         peak_memory_mib=_peak_memory() / 2**20,

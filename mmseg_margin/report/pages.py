@@ -45,10 +45,8 @@ class Table(NamedTuple):
 def write_pages(folder: Path, report: str, **values: Any) -> Path:
     """Write ``index.html`` and ``report.md``; return the former's path.
 
-    Args:
-        folder: Where the pictures are.
-        report: The name of the template.
-        values: What it needs, and ``summary`` and ``warnings``.
+    The pictures are in the folder. The report names the template, which needs
+    the values, and a ``summary`` and ``warnings`` if it does not set them.
     """
     page = folder / 'index.html'
     for look, path, escape in (

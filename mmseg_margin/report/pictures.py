@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -27,9 +28,8 @@ SPARE = ('#882255', '#999933', '#332288', '#44AA99', '#777777')
 
 def colours_of(names: list[str]) -> dict[str, str]:
     """One colour for each, told apart by colour-blind readers too."""
-    others = [name for name in names if name not in FIXED]
-    spare = {name: SPARE[i % len(SPARE)] for i, name in enumerate(others)}
-    return {name: FIXED.get(name) or spare[name] for name in names}
+    spare = cycle(SPARE)
+    return {name: FIXED.get(name) or next(spare) for name in names}
 
 
 def title_lines(objective: str) -> str:

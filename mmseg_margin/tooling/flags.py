@@ -77,10 +77,8 @@ def check_test(cfg: Config) -> None:
 def add_metrics(cfg: Config, choices: list[str]) -> None:
     """Measure more than the config says, on any config.
 
-    Args:
-        cfg: Changed in place.
-        choices: ``'tail'`` turns IoUMetric into TailIoUMetric, the others add
-            metrics, and ``'gap'`` their figures on the training set.
+    ``'tail'`` turns IoUMetric into TailIoUMetric, the others add metrics, and
+    ``'gap'`` their figures on the training set.
     """
     metrics = as_list(cfg.test_evaluator)
     for metric in metrics:

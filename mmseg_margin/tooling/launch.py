@@ -64,10 +64,6 @@ def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
 
     What is in the files is the business of ``ClassStatsHook``; this needs no
     model and no particular objective.
-
-    Args:
-        cfg: A config with ``{split}_dataloader``.
-        splits: For example ``('train', 'val')``.
     """
     for split in splits:
         loader = cfg.get(f'{split}_dataloader') or {}

@@ -1,6 +1,6 @@
 """Pictures people can compare: images, predictions, ground truth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.errors import MissingFileError
+from mmseg_margin.evaluation.tta import loads_annotations
 from mmseg_margin.terminal import drawable
+from mmseg_margin.walks import leaf_datasets
 
 Image = NDArray[np.uint8]
 Palette = Sequence[Sequence[int]]
@@ -34,17 +36,19 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
 
 
 def images_of_test_split(
-    cfg: Config, count: int
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Image and labels, evenly spread over the split, and its metainfo."""
-    dataset = DATASETS.build(cfg.test_dataloader.dataset)
-    load_labels = TRANSFORMS.build(dict(type='LoadAnnotations'))
-    chosen = np.linspace(0, len(dataset) - 1, min(count, len(dataset)))
-    samples = [
-        load_labels(dataset.get_data_info(index))
-        for index in chosen.round().astype(int).tolist()
-    ]
-    return samples, dataset.metainfo
+    cfg: Config, count: int | None = None
+) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
+    """Images with labels, all or evenly spread ones, and the metainfo."""
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    settings = cfg.test_dataloader.dataset
+    steps = leaf_datasets(settings)[0].get('pipeline') or []
+    default = dict(type='LoadAnnotations')
+    loading = next(filter(loads_annotations, steps), default)
+    dataset = DATASETS.build(settings)
+    total = len(dataset)
+    chosen = np.linspace(0, total - 1, min(count or total, total))
+    infos = map(dataset.get_data_info, chosen.round().astype(int).tolist())
+    return map(TRANSFORMS.build(loading), infos), dataset.metainfo
 
 
 def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
@@ -65,7 +69,7 @@ def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def predict_rows(
-    model: nn.Module, samples: Sequence[dict[str, Any]], palette: Palette
+    model: nn.Module, samples: Iterable[dict[str, Any]], palette: Palette
 ) -> Iterator[tuple[Image, ...]]:
     """RGB images (H, W, 3): image, prediction, and labels if there are."""
     load_image = TRANSFORMS.build(dict(type='LoadImageFromFile'))

@@ -94,11 +94,7 @@ class ProgressHook(Hook):
         self.progress = Progress('batch', len(loader), parts=1)
 
     def after_test_iter(
-        self,
-        runner: Runner,
-        batch_idx: int,
-        data_batch: Any = None,
-        outputs: Any = None,
+        self, runner: Runner, batch_idx: int, *args, **kwargs
     ) -> None:
         self.progress.step(batch_idx + 1)
 

@@ -15,31 +15,13 @@ from .shared_study import SharedStudy
 from .trial import Task
 
 BEST_CONFIG = 'best_config.py'
-ONE_TRAINING = (
-    'Each setting was trained once. Differences as small as those between two '
-    'seeds mean nothing: confirm the best setting with the comparison that '
-    'stands under Commands, on the test split and with several seeds.'
-)
-SAME_SPLIT = (
-    'The config tests on its validation images. The tuned setting was chosen '
-    'on them, so its test result is too good; test it on other images.'
-)
 
 
 def write_report(task: Task, shared: SharedStudy) -> Path:
-    """Write ``OUT/report/index.html`` and ``report.md`` with pictures.
-
-    Args:
-        task: What all trials have in common.
-        shared: The trials, of which some may be running.
-
-    Returns:
-        The path of the page.
-    """
+    """Write ``OUT/report/index.html`` and ``report.md`` with pictures."""
     folder = shared.out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     tested = task.cfg.get('test_dataloader') or {}
-    same_split = tested.get('dataset') == task.cfg.val_dataloader.dataset
     trials = shared.trials
     pictures = confirmation = None
     if shared.best:
@@ -61,7 +43,7 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
         loss=setting_text(task.loss),
         versions={**task.setup.versions, 'optuna': optuna.__version__},
         summary=summary(task, shared),
-        warnings=[ONE_TRAINING, SAME_SPLIT] if same_split else [ONE_TRAINING],
+        same_split=tested.get('dataset') == task.cfg.val_dataloader.dataset,
         best=best_table(task, shared),
         trials=trial_table(shared),
         pictures=pictures,
@@ -93,12 +75,9 @@ def trial_table(shared: SharedStudy) -> Table:
     for name in dict.fromkeys(name for t in trials for name in t.params):
         values = [trial.params.get(name, ABSENT) for trial in trials]
         columns[name] = [*map(value_text, values)]
-    columns['mIoU'] = [
-        Bold(outcome_text(trial))
-        if best and trial.number == best.number
-        else outcome_text(trial)
-        for trial in trials
-    ]
+    columns['mIoU'] = [*map(outcome_text, trials)]
+    if best:
+        columns['mIoU'][best.number] = Bold(outcome_text(best))
     return Table.of_columns(columns)
 
 

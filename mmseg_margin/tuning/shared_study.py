@@ -31,13 +31,7 @@ POLL_SECONDS = 1.0
 
 
 class SharedStudy:
-    """The trials of one search.
-
-    Args:
-        out: Its folder.
-        identity: Everything that must be the same for all trials.
-        iterations: Of a whole training.
-    """
+    """The trials of one search, which have an identity in common."""
 
     def __init__(
         self, out: Path, identity: dict[str, Any], iterations: int
@@ -83,12 +77,7 @@ class SharedStudy:
     def claim(
         self, total: int, propose: Callable[[list[FrozenTrial]], FrozenTrial]
     ) -> Iterator[Trial]:
-        """Trials to run, until so many are finished by all processes.
-
-        Args:
-            total: Trials in the end.
-            propose: The trial to run after those so far.
-        """
+        """Trials to run, until so many are finished by all processes."""
         while True:
             with self.lock:
                 claimed = self._adopt()

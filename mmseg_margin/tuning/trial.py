@@ -20,7 +20,7 @@ from mmseg_margin.comparison.records import Setup
 from mmseg_margin.comparison.runs import Run, run_config, train_and_test
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.objectives import build_loss, terms_of
 from mmseg_margin.walks import (
     add_hook,
     as_list,
@@ -35,23 +35,14 @@ LOG_FILE = 'log.txt'
 
 @dataclass(frozen=True)
 class Task:
-    """What all trials have in common.
-
-    Args:
-        cfg: The config that is tuned.
-        loss: The loss config that is tuned, with what is not tuned.
-        setup: Labels, iterations and versions.
-        seed: Of every training.
-        init: The checkpoint that every training starts from, or None.
-        starts: The first settings that are tried, by name.
-    """
+    """What all trials have in common."""
 
     cfg: Config
-    loss: dict[str, Any]
+    loss: dict[str, Any]  # with what is tuned and what is not
     setup: Setup
     seed: int
-    init: str | None
-    starts: dict[str, Setting]
+    init: str | None  # the checkpoint that every training starts from
+    starts: dict[str, Setting]  # what is tried first, by name
 
 
 class PruningHook(Hook):
@@ -84,12 +75,13 @@ def tuned_loss(cfg: Config) -> dict[str, Any]:
         as_list(head.get('loss_decode'))
         for head in heads_of_config(cfg.model).values()
     ]
-    for loss in chain.from_iterable(swaps or own):
-        if registered_name(loss) == MarginCalibrationLoss.__name__:
-            # Each head keeps a weight of its own.
-            return {k: v for k, v in loss.items() if k != 'loss_weight'}
-    (loss,) = terms_of('margin')
-    return loss
+    loss = next(
+        loss
+        for loss in chain(*(swaps or own), terms_of('margin'))
+        if registered_name(loss) == MarginCalibrationLoss.__name__
+    )
+    # Each head keeps a weight of its own.
+    return {k: v for k, v in loss.items() if k != 'loss_weight'}
 
 
 def run_trial(task: Task, trial: Trial, folder: Path) -> float | None:
@@ -114,10 +106,8 @@ def run_trial(task: Task, trial: Trial, folder: Path) -> float | None:
 
 def check_setting(task: Task, setting: Setting) -> None:
     """Let the loss derive its margins as it will in the training."""
-    arguments = loss_with(task.loss, setting)
-    del arguments['type']
-    loss = MarginCalibrationLoss(**arguments)
-    if arguments.get('class_counts') is None:
+    loss = build_loss(loss_with(task.loss, setting))
+    if task.loss.get('class_counts') is None:
         loss.set_class_counts(task.setup.class_counts, task.setup.classes)
 
 

@@ -35,9 +35,6 @@ def tune(
 
     What has been done before in the same folder is not done again, and other
     processes may work in it at the same time.
-
-    Returns:
-        All trials.
     """
     if trials < 1:
         raise SettingError(f'--trials must be 1 or more, got {trials}.')
@@ -95,11 +92,7 @@ def best_config_text(
 ) -> str:
     """A config that inherits the tuned one and changes only the objective.
 
-    Args:
-        cfg: The config that was tuned.
-        loss: The loss config of every head, but for the weight.
-        folder: Where the text will be.
-        remark: One line for the top.
+    It is for a file in the folder, and has the remark on top.
     """
     swapped = copy.deepcopy(cfg)
     train_with(swapped, loss)

@@ -117,10 +117,8 @@ def write_comparison(out: Path, comparison: Comparison) -> None:
         write_record(result, run_folder(out, name, seed) / RESULT_FILE)
 
 
-def write_samples(
-    out: Path, setup: Setup, n: int
-) -> list[tuple[str, Path, Path]]:
-    """Images, labels and the first seed's predictions.
+def write_samples(out: Path, setup: Setup, n: int) -> list[dict[str, Any]]:
+    """Images with labels, and the first seed's predictions.
 
     The objectives differ more on each image than on the one before.
     """
@@ -132,8 +130,7 @@ def write_samples(
         labels[:2] = 255
         stem = f'frame{i:03d}'
         image = _save(40 * labels, out / 'data' / f'{stem}.jpg')
-        truth = _save(labels, out / 'data' / f'{stem}_label.png')
-        samples.append((stem, image, truth))
+        samples.append({'img_path': str(image), 'gt_seg_map': labels})
         for name in setup.losses:
             predicted = np.where(labels == 255, 0, labels)
             for _ in range(3 * i):

@@ -2,11 +2,9 @@
 
 import os
 import random
-import runpy
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from mmengine.config import Config
@@ -16,9 +14,9 @@ from mmseg_margin.comparison.jobs import LOG_FILE
 from mmseg_margin.comparison.records import run_folder
 from mmseg_margin.comparison.results import load_comparison
 from mmseg_margin.losses.presets import PRESETS
+from tests.commands import TOOLS, load_tool
 from tests.small_training import write_config
 
-TOOL = Path(__file__).parents[2] / 'tools' / 'compare.py'
 LOSSES = ('ce', 'twin=ce:loss_name=loss_twin', 'margin')
 OTHER_BATCH = ['--cfg-options', 'train_dataloader.batch_size=3']
 ITERATIONS = 4
@@ -39,7 +37,7 @@ def command(config, out, *losses, seeds=1):
 
 def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, TOOL, *command(*arguments)],
+        [sys.executable, TOOLS / 'compare.py', *command(*arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -47,8 +45,8 @@ def start(*arguments):
 
 
 def main(*arguments, options=(), **settings):
-    tool = runpy.run_path(str(TOOL))['main']
-    tool([*command(*arguments, **settings), *options])
+    argv = [*command(*arguments, **settings), *options]
+    load_tool('compare')['main'](argv)
 
 
 def results(out):

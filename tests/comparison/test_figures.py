@@ -56,18 +56,12 @@ def test_an_objective_keeps_its_colour():
     assert len(set(colours.values())) == len(names)
 
 
-def test_disagreement_counts_labelled_pixels(tmp_path):
-    def save(*row):
-        path = tmp_path / f'{row}.png'
-        Image.fromarray(np.array([row], np.uint8)).save(path)
-        return path
-
-    truth = save(0, 1, 255, 1, 0)
-    rows = ((0, 1, 0, 1, 2), (0, 1, 1, 2, 2), (1, 1, 2, 1, 2))
-    predictions = [save(*row) for row in rows]
+def test_disagreement_counts_labelled_pixels():
+    truth = np.array([0, 1, 255, 1, 0])
+    predictions = np.array([[0, 1, 0, 1, 2], [0, 1, 1, 2, 2], [1, 1, 2, 1, 2]])
     assert disagreement(predictions, truth) == pytest.approx(2 / 4)
     assert disagreement(predictions[:1], truth) == 0
-    assert disagreement(predictions, save(*[255] * 5)) == 0
+    assert disagreement(predictions, np.full(5, 255)) == 0
 
 
 def test_most_different_images_come_first(tmp_path):

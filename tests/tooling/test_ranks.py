@@ -13,7 +13,7 @@ from mmseg.registry import HOOKS, TRANSFORMS
 
 from mmseg_margin.tooling.ranks import VARIABLES, init_distributed
 from tests.commands import free_port, load_tool
-from tests.processes import FORK, run_tool, wait_for
+from tests.processes import fork, run_tool, wait_for
 from tests.small_training import PLAIN, add_validation, training_config
 from tests.stats.builders import write_set
 
@@ -21,7 +21,7 @@ SIZE = 3
 SECONDS = 60
 
 
-def die(victim, others_are_busy):
+def die(victim, others_are_busy=True):
     """Kill this rank if it is the victim; let the others work on."""
     if os.environ['RANK'] == str(victim):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -38,7 +38,7 @@ class DeadlyLoader(LoadAnnotations):
         self.victim = victim
 
     def transform(self, results):
-        die(self.victim, others_are_busy=True)
+        die(self.victim)
         return super().transform(results)
 
 
@@ -46,25 +46,21 @@ class DeadlyLoader(LoadAnnotations):
 class DeadlyHook(Hook):
     """Kills one rank in the third iteration, or in what follows it."""
 
-    def __init__(self, phase, victim, others_are_busy=True):
+    def __init__(self, phase, victim):
         self.phase = phase
-        self.arguments = victim, others_are_busy
+        self.victim = victim
 
     def before_train_iter(self, runner, batch_idx, data_batch=None):
-        victim, _ = self.arguments
         if self.phase == 'training' and runner.iter == 2:
-            die(*self.arguments)
-        # Rank 0 alone saves; it is still at it when the others go on.
-        if self.phase == 'saving' and runner.iter == 3 and victim > 0:
-            die(victim, others_are_busy=False)
+            die(self.victim, others_are_busy=False)
 
     def before_val_iter(self, runner, batch_idx, data_batch=None):
         if self.phase == 'validation':
-            die(*self.arguments)
+            die(self.victim)
 
     def before_save_checkpoint(self, runner, checkpoint):
         if self.phase == 'saving':
-            die(*self.arguments)
+            die(self.victim)
 
 
 def run_rank(environment, log, arguments):
@@ -86,11 +82,7 @@ def start(tmp_path, capfd):
         with capfd.disabled():
             for number, environment in enumerate(environments):
                 log = tmp_path / f'{number}.txt'
-                process = FORK.Process(
-                    target=run_rank, args=(environment, log, arguments)
-                )
-                process.start()
-                ranks.append(process)
+                ranks.append(fork(run_rank, environment, log, arguments))
         return ranks
 
     yield start
@@ -106,30 +98,24 @@ def environments(port, size=SIZE, names=('RANK', 'WORLD_SIZE', 'LOCAL_RANK')):
     ]
 
 
-@pytest.mark.parametrize(
-    ('phase', 'victim', 'busy'),
-    [
-        ('scan', 1, True),
-        ('training', 1, False),
-        ('validation', 2, True),
-        ('saving', 0, True),
-    ],
-)
-def test_when_one_dies_all_end(tmp_path, start, phase, victim, busy):
+@pytest.fixture
+def config(tmp_path):
     root = write_set(tmp_path / 'data', 6)
-    config = training_config(root, tmp_path / 'work', pipeline=PLAIN)
+    return training_config(root, tmp_path / 'work', pipeline=PLAIN)
+
+
+@pytest.mark.parametrize(
+    ('phase', 'victim'),
+    [('scan', 1), ('training', 1), ('validation', 2), ('saving', 0)],
+)
+def test_when_one_dies_all_end(tmp_path, config, start, phase, victim):
     config.default_hooks.checkpoint.interval = 3
     if phase == 'scan':
         labels = {'type': 'DeadlyLoader', 'victim': victim}
         config.train_dataloader.dataset.pipeline[1] = labels
     else:
         config.custom_hooks.append(
-            dict(
-                type='DeadlyHook',
-                phase=phase,
-                victim=victim,
-                others_are_busy=busy,
-            )
+            {'type': 'DeadlyHook', 'phase': phase, 'victim': victim}
         )
     if phase == 'validation':
         add_validation(config, interval=3)
@@ -143,18 +129,14 @@ def test_when_one_dies_all_end(tmp_path, start, phase, victim, busy):
         assert 'Traceback' not in said
 
 
-def test_ranks_of_mpi_meet_and_end(tmp_path, start):
-    root = write_set(tmp_path / 'data', 4)
-    config = training_config(root, tmp_path / 'work', max_iters=2)
+def test_ranks_of_mpi_meet_and_end(tmp_path, config, start):
     settings = environments(free_port(), 2, VARIABLES['mpi'])
     ranks = start(config, settings, 'mpi')
     assert wait_for(ranks, 120) == [0, 0]
-    assert (tmp_path / 'work' / 'iter_2.pth').is_file()
+    assert (tmp_path / 'work' / 'iter_8.pth').is_file()
 
 
-def test_a_rank_that_never_comes(tmp_path, start):
-    root = write_set(tmp_path / 'data', 4)
-    config = training_config(root, tmp_path / 'work')
+def test_a_rank_that_never_comes(tmp_path, config, start):
     config.env_cfg = {'dist_cfg': {'timeout': 1}}
     port = free_port()
     ranks = start(config, environments(port)[:1])

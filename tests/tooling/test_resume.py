@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmseg_margin.checkpoints import CheckpointError, newest_whole_checkpoint
 from mmseg_margin.tooling.flags import resume_training
 from tests.commands import load_tool
-from tests.processes import FORK, run_tool
+from tests.processes import fork, run_tool
 from tests.small_training import same_weights, training_config
 from tests.stats.builders import write_set
 
@@ -98,43 +98,29 @@ def test_what_the_flag_does(tmp_path, load_from, files, expected):
     assert (cfg.load_from and Path(cfg.load_from).name, cfg.resume) == expected
 
 
-class Training:
-    """Lives of one training in one work dir."""
+def live(folder, seconds=None):
+    """Train until the end, or until killed: the last checkpoint, or None.
 
-    def __init__(self, config, folder):
-        self.config = config
-        self.folder = folder
-        self.lives = 0
-        self.resumes = 0
-
-    def live(self, seconds=None):
-        """Train until the end, or until killed; whether it was the end."""
-        is_resumed = newest_whole_checkpoint(str(self.folder)) is not None
-        self.lives += 1
-        self.resumes += is_resumed
-        log = self.folder.with_name(f'life{self.lives}.txt')
-        arguments = [self.config, '--resume', '--no-validate']
-        process = FORK.Process(
-            target=run_tool,
-            args=(load_tool('train')['main'], arguments, log),
-        )
-        process.start()
-        process.join(seconds)
-        process.kill()
-        process.join()
-        # Killed early enough, it has not even opened its log.
-        said = log.read_text() if log.exists() else ''
-        assert process.exitcode in (0, -9), said[-3000:]
-        if is_resumed:
-            assert 'Reading labels' not in said
-        return process.exitcode == 0
-
-    def result(self):
-        """The last checkpoint; the work dir is empty afterwards."""
-        path = self.folder / f'iter_{ITERATIONS}.pth'
-        checkpoint = torch.load(path, weights_only=False)
-        shutil.rmtree(self.folder)
-        return checkpoint
+    After the end the work dir is empty.
+    """
+    work_dir, log = folder / 'work', folder / 'log.txt'
+    is_resumed = newest_whole_checkpoint(str(work_dir)) is not None
+    arguments = [str(folder / 'config.py'), '--resume', '--no-validate']
+    # Killed early enough, it will not even open its log.
+    log.write_text('')
+    process = fork(run_tool, load_tool('train')['main'], arguments, log)
+    process.join(seconds)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -9), log.read_text()[-3000:]
+    if is_resumed:
+        assert 'Reading labels' not in log.read_text()
+    if process.exitcode:
+        return None
+    path = work_dir / f'iter_{ITERATIONS}.pth'
+    checkpoint = torch.load(path, weights_only=False)
+    shutil.rmtree(work_dir)
+    return checkpoint
 
 
 def test_killed_at_any_moment(tmp_path, record_property):
@@ -149,24 +135,17 @@ def test_killed_at_any_moment(tmp_path, record_property):
     config.default_hooks.checkpoint.interval = 5
     config.custom_hooks[0].use_cache = False
     config.dump(str(tmp_path / 'config.py'))
-    training = Training(str(tmp_path / 'config.py'), tmp_path / 'work')
     start = time.monotonic()
-    assert training.live()
+    whole = live(tmp_path)
     duration = time.monotonic() - start
-    whole = training.result()
     rng = random.Random(0)
-    kills = ends = 0
-    is_over = False
-    while not is_over:
-        is_last = kills == KILLS
-        if training.live(None if is_last else rng.random() * duration):
-            ends += 1
-            is_over = is_last
-            result = training.result()
-            assert same_weights(result['state_dict'], whole['state_dict'])
-            for key in ('class_stats', 'margin_state'):
-                assert result['meta'][key] == whole['meta'][key]
-        else:
-            kills += 1
-    print(f'{kills} kills, {training.resumes} resumes, {ends} ends')
+    kills, ends = 0, []
+    while kills < KILLS:
+        end = live(tmp_path, rng.random() * duration)
+        kills += end is None
+        ends += [end] if end else []
+    for end in (*ends, live(tmp_path)):
+        assert same_weights(end['state_dict'], whole['state_dict'])
+        for key in ('class_stats', 'margin_state'):
+            assert end['meta'][key] == whole['meta'][key]
     record_property('kills of a training', kills)

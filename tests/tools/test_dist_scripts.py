@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from tests.commands import TOOLS, free_port, run
-from tests.small_training import PLAIN, training_config
-from tests.stats.builders import write_set
+from tests.small_training import PLAIN, write_config
 
 # Stand-ins for slurm: the tasks of one node, with the variables they get.
 SRUN = """#!/usr/bin/env bash
@@ -39,21 +38,8 @@ def run_script(folder, script, *arguments, **environment):
 @pytest.fixture
 def config(tmp_path):
     """Two iterations, then a test on the same images."""
-    root = write_set(tmp_path / 'data', 4)
-    config = training_config(
-        root, tmp_path / 'work', max_iters=2, pipeline=PLAIN
-    )
-    config.test_cfg = {'type': 'TestLoop'}
-    config.test_evaluator = {'type': 'IoUMetric'}
-    config.test_dataloader = {
-        'batch_size': 1,
-        'sampler': {'type': 'DefaultSampler', 'shuffle': False},
-        'dataset': config.train_dataloader.dataset,
-    }
-    config.log_level = 'INFO'
-    path = tmp_path / 'config.py'
-    config.dump(str(path))
-    return path
+    settings = {'max_iters': 2, 'pipeline': PLAIN, 'log_level': 'INFO'}
+    return write_config(tmp_path / 'config.py', **settings)
 
 
 def test_train_on_two_ranks_and_test(tmp_path, config):
@@ -64,7 +50,7 @@ def test_train_on_two_ranks_and_test(tmp_path, config):
     assert said.count('everything runs on the CPU') == 1
     assert 'Distributed training: True' in said
     assert 'timeout=240' in said
-    checkpoint = tmp_path / 'work' / 'iter_2.pth'
+    checkpoint = tmp_path / 'iter_2.pth'
     code, said = run_script(tmp_path, 'dist_test.sh', config, checkpoint, 1)
     assert code == 0, said[-3000:]
     assert 'mIoU' in said
@@ -100,7 +86,7 @@ def test_slurm_without_a_gpu(tmp_path, config):
         '--launcher slurm --no-validate',
     ):
         assert option in called
-    saved = torch.load(tmp_path / 'work' / 'iter_2.pth', weights_only=False)
+    saved = torch.load(tmp_path / 'iter_2.pth', weights_only=False)
     assert saved['meta']['iter'] == 2
 
 

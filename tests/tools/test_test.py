@@ -32,20 +32,16 @@ def command(world, tmp_path, monkeypatch) -> list[str]:
     return [*map(str, world[1:]), *work_dir, *options]
 
 
-@pytest.fixture
-def check_submission(world, tmp_path):
-    def check() -> None:
-        """One label image for each test image, equal to the prediction."""
-        root, config, checkpoint = world
-        images = sorted(root.glob('leftImg8bit/test/*/*.png'))
-        with zipfile.ZipFile(tmp_path / 'out' / 'cityscapes.zip') as archive:
-            assert archive.namelist() == [image.name for image in images]
-        expected = predict(config, checkpoint, images)
-        for image, prediction in zip(images, expected, strict=True):
-            found = read_train_ids(tmp_path / 'out' / image.name)
-            np.testing.assert_array_equal(found, prediction)
-
-    return check
+def check_submission(world, out) -> None:
+    """One label image for each test image, equal to the prediction."""
+    root, config, checkpoint = world
+    images = sorted(root.glob('leftImg8bit/test/*/*.png'))
+    with zipfile.ZipFile(out / 'cityscapes.zip') as archive:
+        assert archive.namelist() == [image.name for image in images]
+    expected = predict(config, checkpoint, images)
+    for image, prediction in zip(images, expected, strict=True):
+        found = read_train_ids(out / image.name)
+        np.testing.assert_array_equal(found, prediction)
 
 
 def test_flags():
@@ -88,18 +84,16 @@ def test_every_metric_on_a_checkpoint_of_any_objective(
     assert len(list(out.glob('*.png'))) == 3
 
 
-def test_a_submission_on_two_ranks(command, tmp_path, check_submission):
+def test_a_submission_on_two_ranks(world, command, tmp_path):
     start = ['-m', 'torch.distributed.run', '--standalone', '--nproc_per_node']
     flags = ['--format-only', '--out', 'out', '--launcher=pytorch']
     code, said = run_python(tmp_path, *start, 2, TOOL, *command, *flags)
     assert code == 0, said
     assert said.count('60 label images (60 new)') == 1
-    check_submission()
+    check_submission(world, tmp_path / 'out')
 
 
-def test_a_killed_submission_is_completed(
-    command, tmp_path, capsys, check_submission
-):
+def test_a_killed_submission_is_completed(world, command, tmp_path, capsys):
     out = tmp_path / 'out'
     args = [*command, '--format-only', '--out', str(out)]
     process = subprocess.Popen(
@@ -119,6 +113,6 @@ def test_a_killed_submission_is_completed(
     code, said = call(capsys, 'test', *args)
     assert code == 0
     assert f'60 label images ({60 - len(stamps)} new)' in said
-    check_submission()
+    check_submission(world, out)
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert '60 label images (0 new)' in call(capsys, 'test', *args)[1]

@@ -1,42 +1,33 @@
 """tools/tune.py as users call it."""
 
 import os
-import runpy
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import torch
-
-from tests.processes import FORK, wait_for
+from tests.commands import TOOLS, load_tool, run_python
+from tests.processes import fork, run_tool, wait_for
 from tests.small_training import write_config
 
-ROOT = Path(__file__).parents[2]
-MAIN = runpy.run_path(str(ROOT / 'tools' / 'tune.py'))['main']
 
-
-def run(log, arguments):
+def run(*arguments):
     """The body of a forked process."""
     # A shell's background jobs start with the signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(1)  # threads of the parent do not exist here
-    sys.stdout = sys.stderr = log.open('w', buffering=1)
-    MAIN([str(argument) for argument in arguments])
+    run_tool(load_tool('tune')['main'], *arguments)
 
 
-def start(log, *arguments):
-    process = FORK.Process(target=run, args=(log, arguments))
-    process.start()
-    return process
-
-
-def test_stop_and_go_on(tmp_path):
+def test_stop_and_go_on(tmp_path, capfd):
     out, log = tmp_path / 'search', tmp_path / 'log'
     config = write_config(tmp_path / 'small.py', 'missing', max_iters=2)
+    load_tool('tune')
+
+    def start(trials):
+        arguments = [config, '--out', out, '--trials', trials]
+        with capfd.disabled():
+            return fork(run, [*map(str, arguments)], log)
+
     # More than are done before the signal arrives, however busy the machine.
-    process = start(log, config, '--out', out, '--trials', 99)
+    process = start(99)
     while not log.exists() or 'trial 0:' not in log.read_text():
         assert process.is_alive()
         time.sleep(0.05)
@@ -45,8 +36,7 @@ def test_stop_and_go_on(tmp_path):
     assert 'The same command goes on' in log.read_text()
     assert 'Traceback' not in log.read_text()
 
-    process = start(log, config, '--out', out, '--trials', 2)
-    assert wait_for([process], 600) == [0], log.read_text()
+    assert wait_for([start(2)], 600) == [0], log.read_text()
     assert 'trial 0:' not in log.read_text()
     assert 'trial 1: form=paper, pos_weight=num_cl' in log.read_text()
     assert 'above preset ' in log.read_text()
@@ -54,7 +44,7 @@ def test_stop_and_go_on(tmp_path):
         assert (out / name).is_file()
 
 
-def test_missing_optuna_gets_one_sentence():
+def test_missing_optuna_gets_one_sentence(tmp_path):
     blocker = (
         'import runpy, sys\n'
         'import importlib.util\n'
@@ -62,15 +52,9 @@ def test_missing_optuna_gets_one_sentence():
         'importlib.util.find_spec = lambda name, *a: (\n'
         "    None if name == 'optuna' else find(name, *a))\n"
         "sys.argv = ['tune.py', 'config.py']\n"
-        f'runpy.run_path({str(ROOT / "tools/tune.py")!r}, '
-        "run_name='__main__')\n"
+        f"runpy.run_path({str(TOOLS / 'tune.py')!r}, run_name='__main__')\n"
     )
-    done = subprocess.run(
-        [sys.executable, '-c', blocker],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "pip install 'mmseg_margin[tune]'" in done.stderr
-    assert 'Traceback' not in done.stderr
+    code, said = run_python(tmp_path, '-c', blocker)
+    assert code == 1
+    assert "pip install 'mmseg_margin[tune]'" in said
+    assert 'Traceback' not in said

@@ -1,13 +1,28 @@
-"""A config whose trials take about a second."""
+"""A config whose trials take about a second, and trials that took none."""
 
 from pathlib import Path
 
 import pytest
 from mmengine.config import Config
+from optuna.trial import TrialState, create_trial
 
+from mmseg_margin.losses.presets import PRESETS
+from mmseg_margin.tuning.search_space import search_space, setting_of
 from tests.small_training import write_config
 
 ITERATIONS = 4
+SPACE = search_space([setting_of({'preset': p}, [9, 1]) for p in PRESETS])
+
+
+def add_trial(shared, setting, value, state=TrialState.COMPLETE, points=None):
+    trial = create_trial(
+        state=state,
+        value=value,
+        params=setting,
+        distributions={name: SPACE[name] for name in setting},
+        intermediate_values=points,
+    )
+    shared.study.add_trial(trial)
 
 
 @pytest.fixture(scope='session')

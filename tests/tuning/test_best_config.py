@@ -2,20 +2,19 @@
 
 from pathlib import Path
 
-import mmseg
 import pytest
 from mmengine.config import Config
 
 from mmseg_margin.tooling.launch import load_config
 from mmseg_margin.tuning.tune import best_config_text, check_inheritable
+from tests.upstream import CONFIGS
 
-UPSTREAM = Path(mmseg.__file__).parent / '.mim' / 'configs'
 DEMO = next((Path(__file__).parents[2] / 'configs/demo').glob('*_margin_*.py'))
 LOSS = {'type': 'MarginCalibrationLoss', 'tau': 2.5, 'form': 'target'}
 RECIPES = {
-    'two heads': UPSTREAM
+    'two heads': CONFIGS
     / 'deeplabv3plus/deeplabv3plus_r50-d8_4xb2-80k_cityscapes-512x1024.py',
-    'a cascade': UPSTREAM
+    'a cascade': CONFIGS
     / 'ocrnet/ocrnet_hr18_4xb2-40k_cityscapes-512x1024.py',
     'hooks and margins': DEMO,
 }

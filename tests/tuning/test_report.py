@@ -1,18 +1,19 @@
 """The report of a search, from trials that were never trained."""
 
 import pytest
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
-from mmseg_margin.tuning.report import SAME_SPLIT, write_report
-from mmseg_margin.tuning.search_space import search_space, setting_of
+from mmseg_margin.tuning.report import write_report
+from mmseg_margin.tuning.search_space import setting_of
 from mmseg_margin.tuning.shared_study import SharedStudy
 from mmseg_margin.tuning.trial import Task
 from tests.comparison.invented import make_setup
+from tests.tuning.conftest import add_trial
 
 PAPER = setting_of({}, [900, 100])
 OWN = setting_of({'form': 'softmax'}, [900, 100])
-SPACE = search_space([PAPER])
 STARTS = {"the paper's": PAPER, "the config's own": OWN}
+SAME_SPLIT = '> The config tests on its validation images.'
 
 
 @pytest.fixture
@@ -31,18 +32,6 @@ def shared(tmp_path):
     return SharedStudy(tmp_path / 'out', {}, 100)
 
 
-def add(shared, setting, value, state=TrialState.COMPLETE, points=None):
-    shared.study.add_trial(
-        create_trial(
-            state=state,
-            value=value,
-            params=setting,
-            distributions={name: SPACE[name] for name in setting},
-            intermediate_values=points,
-        )
-    )
-
-
 def markdown(page):
     return page.with_name('report.md').read_text()
 
@@ -55,11 +44,11 @@ def test_a_search_without_a_trial(task, shared):
 
 
 def test_a_whole_search(task, shared):
-    add(shared, PAPER, 40.0)
-    add(shared, OWN, 50.25)
+    add_trial(shared, PAPER, 40.0)
+    add_trial(shared, OWN, 50.25)
     for i in range(8):
-        add(shared, {**PAPER, 'largest_offset': 0.05 * 2**i}, 45.0 + i)
-    add(shared, PAPER, 30.0, TrialState.PRUNED, {40: 30.0})
+        add_trial(shared, {**PAPER, 'largest_offset': 0.05 * 2**i}, 45.0 + i)
+    add_trial(shared, PAPER, 30.0, TrialState.PRUNED, {40: 30.0})
     page = write_report(task, shared)
     text = markdown(page)
     assert (
@@ -83,7 +72,7 @@ def test_a_whole_search(task, shared):
 
 
 def test_few_trials_have_no_importance(task, shared):
-    add(shared, PAPER, 40.0)
+    add_trial(shared, PAPER, 40.0)
     text = markdown(write_report(task, shared))
     assert 'too few trials' in text
     assert 'importance.png' not in text

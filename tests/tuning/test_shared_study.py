@@ -11,7 +11,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from mmseg_margin.tuning.shared_study import SharedStudy
-from tests.processes import FORK, wait_for
+from tests.processes import fork, wait_for
 
 IDENTITY = {'config': 'a', 'seed': 0}
 
@@ -43,15 +43,9 @@ def noted(out, what):
     return [int(line) for line in (out / what).read_text().split()]
 
 
-def start(*args):
-    process = FORK.Process(target=work, args=args)
-    process.start()
-    return process
-
-
 def test_processes_share_the_trials(tmp_path):
     out = tmp_path / 'search'
-    processes = [start(out, 12, 0.02) for _ in range(3)]
+    processes = [fork(work, out, 12, 0.02) for _ in range(3)]
     assert wait_for(processes, 600) == [0, 0, 0]
     shared = SharedStudy(out, IDENTITY, 100)
     assert [t.params['tau'] for t in shared.trials] == [*range(1, 13)]
@@ -64,14 +58,14 @@ def test_a_killed_process_s_trial_is_gone_on_with(tmp_path):
     out = tmp_path / 'search'
     random.seed(0)
     for begun in (0, 2, 4):
-        processes = [start(out, 8, 0.1) for _ in range(2)]
+        processes = [fork(work, out, 8, 0.1) for _ in range(2)]
         while not (out / 'begun').exists() or len(noted(out, 'begun')) < begun:
             time.sleep(0.01)
         time.sleep(random.uniform(0, 0.2))
         for process in processes:
             os.kill(process.pid, signal.SIGKILL)
             process.join()
-    assert wait_for([start(out, 8)], 600) == [0]
+    assert wait_for([fork(work, out, 8)], 600) == [0]
     shared = SharedStudy(out, IDENTITY, 100)
     assert [t.params['tau'] for t in shared.trials] == [*range(1, 9)]
     assert [t.value for t in shared.trials] == [*range(1, 9)]
@@ -80,10 +74,10 @@ def test_a_killed_process_s_trial_is_gone_on_with(tmp_path):
 def test_whoever_waits_takes_over_from_the_dead(tmp_path):
     """The last trial is running elsewhere when its process is killed."""
     out = tmp_path / 'search'
-    slow = start(out, 1, 600)
+    slow = fork(work, out, 1, 600)
     while not (out / 'begun').exists():
         time.sleep(0.05)
-    waiting = start(out, 1)
+    waiting = fork(work, out, 1)
     time.sleep(0.5)
     assert waiting.is_alive()
     slow.kill()

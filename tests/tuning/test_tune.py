@@ -6,19 +6,17 @@ import time
 import pytest
 import torch
 from mmengine.config import Config
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
-from mmseg_margin.losses.presets import PRESETS
 from mmseg_margin.tooling.launch import build_runner, load_config
 from mmseg_margin.tuning import tune
-from mmseg_margin.tuning.search_space import search_space, setting_of
+from mmseg_margin.tuning.search_space import setting_of
 from mmseg_margin.tuning.shared_study import SharedStudy
-from tests.processes import FORK, wait_for
-from tests.tuning.conftest import ITERATIONS
+from tests.processes import fork, wait_for
+from tests.tuning.conftest import ITERATIONS, add_trial
 
 BEGUN, TRIALS = 4, 7
-STARTS = [setting_of({'preset': name}, [900, 100]) for name in PRESETS]
-SPACE = search_space(STARTS)
+PAPER = setting_of({'preset': 'paper'}, [900, 100])
 
 
 def prepare(config, out, trials=BEGUN, level=0.0):
@@ -26,15 +24,10 @@ def prepare(config, out, trials=BEGUN, level=0.0):
     cfg = Config.fromfile(config)
     identity = {'config': cfg.pretty_text, 'seed': 0, 'init': None}
     shared = SharedStudy(out, identity, ITERATIONS)
+    points = {1: 0.0, 2: 0.0, 3: level, 4: level}
     for number in range(trials):
-        shared.study.add_trial(
-            create_trial(
-                value=1.0,
-                params={**STARTS[0], 'largest_offset': 1.0 + number},
-                distributions={name: SPACE[name] for name in STARTS[0]},
-                intermediate_values={1: 0.0, 2: 0.0, 3: level, 4: level},
-            )
-        )
+        setting = {**PAPER, 'largest_offset': 1.0 + number}
+        add_trial(shared, setting, 1.0, points=points)
     return out
 
 
@@ -48,12 +41,6 @@ def search(config, out, trials=TRIALS):
             out,
             show=lambda line: print(line, file=log, flush=True),
         )
-
-
-def start(*args):
-    process = FORK.Process(target=search, args=args)
-    process.start()
-    return process
 
 
 def table(shared):
@@ -113,7 +100,7 @@ def test_a_killed_search_ends_with_the_same_table(
     """Every trial is killed once, at another point."""
     out = prepare(config, tmp_path / 'out')
     for number, when in ((BEGUN, 1), (BEGUN + 1, 3), (BEGUN + 2, 2)):
-        process = start(config, out)
+        process = fork(search, config, out)
         while points(out, number) < when:
             assert process.is_alive()
             time.sleep(0.01)
@@ -125,7 +112,8 @@ def test_a_killed_search_ends_with_the_same_table(
 def test_two_processes_share_a_search(config, tmp_path):
     """It begins with the presets and the config's own setting."""
     out = tmp_path / 'out'
-    assert wait_for([start(config, out, 4) for _ in range(2)], 600) == [0, 0]
+    processes = [fork(search, config, out, 4) for _ in range(2)]
+    assert wait_for(processes, 600) == [0, 0]
     trials = [line for line in shown(out) if line.startswith('trial ')]
     begun = ('paper, pos_weight=1,', 'paper, pos_weight=num_', 'jaccard', 'ta')
     for number, (line, form) in enumerate(
