@@ -268,8 +268,6 @@ def test_no_image_and_infinite_scores(form):
         ({'scores': torch.zeros(2, 1, 4)}, 'at least two classes'),
         ({'labels': torch.zeros(2, 5).long()}, 'labels'),
         ({'form': 'other'}, "form='other'"),
-        ({'log_base': 1}, 'log_base=1'),
-        ({'focus': -1}, 'focus=-1'),
         ({'reduction': 'max'}, "reduction='max'"),
         ({'backend': 'gpu'}, "backend='gpu'"),
     ],
