@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from mmengine.runner import Runner
 from torch import nn
 
-from mmseg_margin.losses import MarginCalibrationLoss
 from tests.losses.builders import COUNTS, LOSSES, STATS, WEIGHTS, build
 from tests.small_training import PLAIN, add_validation, training_config
 from tests.stats.builders import write_set
@@ -193,11 +192,7 @@ def test_an_average_of_the_weights(tmp_path, update_buffers):
     parts = {key: config[key] for key in config if key != 'custom_imports'}
     runner = Runner(**parts)
     runner.train()
-    (loss,) = (
-        x
-        for x in runner.model.modules()
-        if isinstance(x, MarginCalibrationLoss)
-    )
+    loss = runner.model.decode_head.loss_decode
     # Validation swaps the averages in and out again.
     expected = loss.offset_settings.offsets(loss.class_counts).rho_0k
     torch.testing.assert_close(loss.rho_0k.double().numpy(), expected)

@@ -38,12 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--plot', type=Path, help='picture of the ratios')
 
 
-def run(args: argparse.Namespace) -> dict[str, Figures]:
-    """Measure, print tables, and return all figures."""
+def run(args: argparse.Namespace) -> None:
+    """Measure, print tables, and draw a picture of them."""
     results = measure_losses(args, 'forward and backward', make_steps)
     if args.plot:
         plot(results, args.plot)
-    return results
 
 
 def make_steps(shape: str, names: Sequence[str]) -> dict[str, Step]:

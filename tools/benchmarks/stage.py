@@ -11,7 +11,6 @@ from mmseg_margin.losses.fused_stage import fusable
 
 from .loss import OURS, build
 from .measuring import (
-    Figures,
     Step,
     add_loss_arguments,
     measure_losses,
@@ -40,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_loss_arguments(parser, [*MMSEG, *FUSED], repeats=7)
 
 
-def run(args: argparse.Namespace) -> dict[str, Figures]:
-    """Measure, print tables, and return all figures."""
-    return measure_losses(args, 'loss stage', make_stages)
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print tables."""
+    measure_losses(args, 'loss stage', make_stages)
 
 
 def make_stages(shape: str, names: Sequence[str]) -> dict[str, Step]:

@@ -18,7 +18,7 @@ from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.losses.swap import swap_losses
 
 from . import measuring
-from .measuring import Figures, Step, device, parse_shape
+from .measuring import Step, device, parse_shape
 
 CONFIGS = [
     'mmseg::deeplabv3plus/'
@@ -33,11 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measuring.add_arguments(parser, repeats=3)
 
 
-def run(args: argparse.Namespace) -> dict[str, Figures]:
-    """Measure, print tables, and return all figures."""
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print tables."""
     switch_on()
     measuring.prepare(args)
-    results = {}
     for name in args.configs:
         config = get_config(name) if '::' in name else Config.fromfile(name)
         sizes = parse_shape(args.shape, 'NxHxW')
@@ -48,9 +47,8 @@ def run(args: argparse.Namespace) -> dict[str, Figures]:
             for loss in ('ce', 'margin')
             for fused in (False, True)
         }
-        results[name] = measuring.measure(steps, args.repeats)
-        measuring.print_table(f'{name}, {args.shape}, step', results[name])
-    return results
+        figures = measuring.measure(steps, args.repeats)
+        measuring.print_table(f'{name}, {args.shape}, step', figures)
 
 
 def make_step(
