@@ -133,12 +133,15 @@ class PixelWiseLoss(ClassWeightedModule):
         weight: Tensor | None = None,
         avg_factor: float | Tensor | None = None,
     ) -> PixelShares:
-        class_weight = self.class_weight if len(self.class_weight) else None
         return pixel_shares(
-            *(label, ignore_index, reduction),
-            *(class_weight, weight, avg_factor),
-            avg_non_ignore=self.avg_non_ignore,
-            global_mean=self.global_mean and self.training,
+            label,
+            ignore_index,
+            reduction,
+            self.class_weight if len(self.class_weight) else None,
+            weight,
+            avg_factor,
+            self.avg_non_ignore,
+            self.global_mean and self.training,
         )
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
