@@ -126,7 +126,9 @@ make_camvid_segnet = partial(
 )
 
 
-def make_cityscapes(root: Path, n: int = 2, coarse: bool = False) -> Path:
+def make_cityscapes(
+    root: Path, n: int = 2, size: Size = (64, 32), coarse: bool = False
+) -> Path:
     """Fine train and val, and the coarse ``train_extra`` when asked for."""
     kinds = {'gtFine': ('train', 'val')}
     if coarse:
@@ -136,6 +138,7 @@ def make_cityscapes(root: Path, n: int = 2, coarse: bool = False) -> Path:
         write_pairs(
             root,
             n,
+            size,
             image=f'leftImg8bit/{frame}_leftImg8bit.png',
             label=f'{kind}/{frame}_{kind}_labelTrainIds.png',
             splits=splits,
@@ -144,7 +147,7 @@ def make_cityscapes(root: Path, n: int = 2, coarse: bool = False) -> Path:
     return root
 
 
-def make_voc2012(root: Path, n: int = 2) -> Path:
+def make_voc2012(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
     """VOC2012 with palette labels, and the extra ones in a second folder."""
     splits = {
         'train': ('2007', 'SegmentationClass', True),
@@ -155,6 +158,7 @@ def make_voc2012(root: Path, n: int = 2) -> Path:
         write_pairs(
             root,
             n,
+            size,
             image=f'JPEGImages/{year}_{{i:06d}}.jpg',
             label=f'{annotation}/{year}_{{i:06d}}.png',
             splits=(split,),
