@@ -5,7 +5,8 @@ of images per split and their size as (width, height), and returns the folder.
 Every label file holds every class, and void where the real files have it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,62 +50,100 @@ def write_label(path: Path, label: np.ndarray, palette: bool = False) -> None:
 
 
 def write_pairs(
-    pairs: Iterable[tuple[Path, Path]],
-    size: Size,
+    root: Path,
+    n: int = 2,
+    size: Size = (64, 32),
+    *,
+    image: str,
+    label: str,
+    splits: Sequence[str],
     values: Sequence[int],
     palette: bool = False,
-) -> None:
-    """Write each (image, label) pair, every one with its own content."""
-    for seed, (image, label) in enumerate(pairs):
-        write_image(image, size, seed)
-        write_label(label, label_array(size, values, seed), palette)
+) -> Path:
+    """Write n images and labels of each split, each with its own content.
+
+    Their paths are patterns with ``{split}``, the number ``{i}`` and, for
+    those who have cities, ``{city}``.
+    """
+    numbers = [(split, i) for split in splits for i in range(n)]
+    for seed, (split, i) in enumerate(numbers):
+        name = {'split': split, 'i': i, 'city': ('aachen', 'zurich')[i % 2]}
+        write_image(root / image.format_map(name), size, seed)
+        content = label_array(size, values, seed)
+        write_label(root / label.format_map(name), content, palette)
+    return root
+
+
+# ADEChallengeData2016: 0 is void, the classes are 1 to 150.
+make_ade20k = partial(
+    write_pairs,
+    image='images/{split}/ADE_{split}_{i:08d}.jpg',
+    label='annotations/{split}/ADE_{split}_{i:08d}.png',
+    splits=('training', 'validation'),
+    values=range(151),
+)
+# Four classes in the layout that recipes by config alone have.
+make_folders = partial(
+    write_pairs,
+    image='images/{split}/{i}.jpg',
+    label='labels/{split}/{i}.png',
+    splits=('train', 'val'),
+    values=range(4),
+)
+# COCO-Stuff 10K as converted by upstream: 0 is void, classes 1-171. Both
+# splits were drawn from COCO's train2014.
+make_coco_stuff10k = partial(
+    write_pairs,
+    image='images/{split}/COCO_train2014_{i:012d}.jpg',
+    label='annotations/{split}/COCO_train2014_{i:012d}_labelTrainIds.png',
+    splits=('train2014', 'test2014'),
+    values=range(172),
+)
+# BDD100K's 10k images with their semantic masks of train ids.
+make_bdd100k = partial(
+    write_pairs,
+    image='images/10k/{split}/0004a4c0-{i:08x}.jpg',
+    label='labels/sem_seg/masks/{split}/0004a4c0-{i:08x}.png',
+    splits=('train', 'val'),
+    values=[*range(19), VOID],
+)
+# Mapillary Vistas v1.2: palette labels 0-65, 65 is unlabelled.
+make_mapillary = partial(
+    write_pairs,
+    image='{split}/images/{i:022x}.jpg',
+    label='{split}/v1.2/labels/{i:022x}.png',
+    splits=('training', 'validation'),
+    values=range(66),
+    palette=True,
+)
+# CamVid as SegNet distributes it: grey labels 0-10, 11 is void.
+make_camvid_segnet = partial(
+    write_pairs,
+    image='{split}/0001TP_{i:06d}.png',
+    label='{split}annot/0001TP_{i:06d}.png',
+    splits=('train', 'val', 'test'),
+    values=range(12),
+)
 
 
 def make_cityscapes(
     root: Path, n: int = 2, size: Size = (64, 32), coarse: bool = False
 ) -> Path:
     """Fine train and val, and the coarse ``train_extra`` when asked for."""
-    splits = {'train': 'gtFine', 'val': 'gtFine'}
+    kinds = {'gtFine': ('train', 'val')}
     if coarse:
-        splits['train_extra'] = 'gtCoarse'
-    pairs = []
-    for split, annotation in splits.items():
-        for i in range(n):
-            city = ('aachen', 'zurich')[i % 2]
-            frame = f'{split}/{city}/{city}_{i:06d}_000019'
-            pairs.append(
-                (
-                    root / f'leftImg8bit/{frame}_leftImg8bit.png',
-                    root / f'{annotation}/{frame}_{annotation}'
-                    '_labelTrainIds.png',
-                )
-            )
-    write_pairs(pairs, size, [*range(19), VOID])
-    return root
-
-
-def make_ade20k(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
-    """ADEChallengeData2016: 0 is void, the classes are 1 to 150."""
-    pairs = [
-        (
-            root / f'images/{split}/ADE_{prefix}_{i:08d}.jpg',
-            root / f'annotations/{split}/ADE_{prefix}_{i:08d}.png',
+        kinds['gtCoarse'] = ('train_extra',)
+    frame = '{split}/{city}/{city}_{i:06d}_000019'
+    for kind, splits in kinds.items():
+        write_pairs(
+            root,
+            n,
+            size,
+            image=f'leftImg8bit/{frame}_leftImg8bit.png',
+            label=f'{kind}/{frame}_{kind}_labelTrainIds.png',
+            splits=splits,
+            values=[*range(19), VOID],
         )
-        for split, prefix in (('training', 'train'), ('validation', 'val'))
-        for i in range(1, n + 1)
-    ]
-    write_pairs(pairs, size, range(151))
-    return root
-
-
-def make_folders(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
-    """Four classes in the layout that recipes by config alone have."""
-    pairs = [
-        (root / f'images/{split}/{i}.jpg', root / f'labels/{split}/{i}.png')
-        for split in ('train', 'val')
-        for i in range(n)
-    ]
-    write_pairs(pairs, size, range(4))
     return root
 
 
@@ -116,77 +155,20 @@ def make_voc2012(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
         'aug': ('2008', 'SegmentationClassAug', False),
     }
     for split, (year, annotation, palette) in splits.items():
-        names = [f'{year}_{i:06d}' for i in range(1, n + 1)]
-        pairs = [
-            (
-                root / f'JPEGImages/{name}.jpg',
-                root / f'{annotation}/{name}.png',
-            )
-            for name in names
-        ]
-        write_pairs(pairs, size, [*range(21), VOID], palette)
+        write_pairs(
+            root,
+            n,
+            size,
+            image=f'JPEGImages/{year}_{{i:06d}}.jpg',
+            label=f'{annotation}/{year}_{{i:06d}}.png',
+            splits=(split,),
+            values=[*range(21), VOID],
+            palette=palette,
+        )
         listing = root / f'ImageSets/Segmentation/{split}.txt'
         listing.parent.mkdir(parents=True, exist_ok=True)
-        listing.write_text('\n'.join(names) + '\n')
-    return root
-
-
-def make_coco_stuff10k(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
-    """COCO-Stuff 10K as converted by upstream: 0 is void, classes 1-171."""
-    pairs = []
-    for start, split in ((0, 'train2014'), (500, 'test2014')):
-        for i in range(start, start + n):
-            # Both splits were drawn from COCO's train2014.
-            name = f'{split}/COCO_train2014_{i:012d}'
-            pairs.append(
-                (
-                    root / f'images/{name}.jpg',
-                    root / f'annotations/{name}_labelTrainIds.png',
-                )
-            )
-    write_pairs(pairs, size, range(172))
-    return root
-
-
-def make_bdd100k(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
-    """BDD100K's 10k images with their semantic masks of train ids."""
-    pairs = [
-        (
-            root / f'images/10k/{split}/0004a4c0-{i:08x}.jpg',
-            root / f'labels/sem_seg/masks/{split}/0004a4c0-{i:08x}.png',
-        )
-        for split in ('train', 'val')
-        for i in range(n)
-    ]
-    write_pairs(pairs, size, [*range(19), VOID])
-    return root
-
-
-def make_mapillary(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
-    """Mapillary Vistas v1.2: palette labels 0-65, 65 is unlabelled."""
-    pairs = [
-        (
-            root / f'{split}/images/{i:022x}.jpg',
-            root / f'{split}/v1.2/labels/{i:022x}.png',
-        )
-        for split in ('training', 'validation')
-        for i in range(n)
-    ]
-    write_pairs(pairs, size, range(66), palette=True)
-    return root
-
-
-def make_camvid_segnet(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
-    """CamVid as SegNet distributes it: grey labels 0-10, 11 is void."""
-    pairs = [
-        (
-            root / f'{split}/0001TP_{i:06d}.png',
-            root / f'{split}annot/0001TP_{i:06d}.png',
-        )
-        for split in ('train', 'val', 'test')
-        for i in range(n)
-    ]
-    write_pairs(pairs, size, range(12))
+        names = (f'{year}_{i:06d}\n' for i in range(n))
+        listing.write_text(''.join(names))
     return root
 
 

@@ -5,7 +5,7 @@ from .generalisation_gap_hook import GeneralisationGapHook
 from .margin_bound_metric import MarginBoundMetric
 from .submission import SubmissionError, SubmissionMetric, make_submission
 from .tail_iou_metric import TailIoUMetric, split_by_frequency
-from .training_counts_hook import TrainingCountsHook
+from .training_counts import TrainingCountsHook
 from .tta import ScoreTTAModel, tta_pipeline, use_tta
 
 __all__ = [

@@ -15,8 +15,8 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.functional.margins import class_gaps
 
-from .class_counts import TakesClassCounts
 from .margin_sums import bound_scores, margin_sums
+from .training_counts import TakesClassCounts
 
 
 @METRICS.register_module()

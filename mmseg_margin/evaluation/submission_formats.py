@@ -1,6 +1,5 @@
 """What the servers of Cityscapes, ADE20K and VOC2012 want to be sent."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -23,33 +22,23 @@ class SubmissionFormat:
     archive: str  # its suffix is its kind
     images: int  # in the test split
     label_ids: tuple[int, ...]  # the value of each class in a label image
-    use_test_split: Callable[[ConfigDict], None]  # of the data set's config
+    labelled: tuple[str, ...]  # names that give way to that of the test split
+    test: str
+    is_list: bool = False  # whether a split is a list of names, not a folder
+    download: str = ''  # where a test split of its own is unpacked
     folder: str = ''  # of the label images inside the archive
     coloured: bool = False  # whether a label image carries the palette
 
-
-def _use_cityscapes_test(dataset: ConfigDict) -> None:
-    images = PurePosixPath(dataset.data_prefix.img_path)
-    if images.name in ('train', 'val'):
-        dataset.data_prefix.img_path = str(images.with_name('test'))
-
-
-def _use_ade20k_test(dataset: ConfigDict) -> None:
-    images = PurePosixPath(dataset.data_prefix.img_path)
-    if images.name not in ('training', 'validation'):
-        return
-    # The test images are a download of their own, unpacked beside the rest.
-    beside = PurePosixPath('../release_test/testing')
-    inside = images.with_name('testing')
-    root = Path(dataset.get('data_root') or '')
-    chosen = inside if (root / inside).is_dir() else beside
-    dataset.data_prefix.img_path = str(chosen)
-
-
-def _use_voc2012_test(dataset: ConfigDict) -> None:
-    listing = PurePosixPath(dataset.ann_file)
-    if listing.name in ('train.txt', 'val.txt', 'trainval.txt'):
-        dataset.ann_file = str(listing.with_name('test.txt'))
+    def use_test_split(self, dataset: ConfigDict) -> None:
+        """Change a data set's config, unless it names a split of its own."""
+        place = dataset if self.is_list else dataset.data_prefix
+        key = 'ann_file' if self.is_list else 'img_path'
+        split = PurePosixPath(place[key])
+        if split.name in self.labelled:
+            test = str(split.with_name(self.test))
+            root = Path(dataset.get('data_root') or '')
+            is_there = not self.download or (root / test).is_dir()
+            place[key] = test if is_there else self.download
 
 
 FORMATS = (
@@ -60,7 +49,8 @@ FORMATS = (
         images=1525,
         # The ids of the 19 evaluated classes among Cityscapes' 34.
         label_ids=(7, 8, 11, 12, 13, 17, *range(19, 29), 31, 32, 33),
-        use_test_split=_use_cityscapes_test,
+        labelled=('train', 'val'),
+        test='test',
     ),
     SubmissionFormat(
         dataset='ADE20KDataset',
@@ -68,7 +58,9 @@ FORMATS = (
         archive='ade20k.zip',
         images=3352,
         label_ids=tuple(range(1, 151)),  # 0 is 'other', not evaluated
-        use_test_split=_use_ade20k_test,
+        labelled=('training', 'validation'),
+        test='testing',
+        download='../release_test/testing',
     ),
     SubmissionFormat(
         dataset='PascalVOCDataset',
@@ -76,7 +68,9 @@ FORMATS = (
         archive='results.tgz',
         images=1456,
         label_ids=tuple(range(21)),
-        use_test_split=_use_voc2012_test,
+        labelled=('train.txt', 'val.txt', 'trainval.txt'),
+        test='test.txt',
+        is_list=True,
         folder='results/VOC2012/Segmentation/comp6_test_cls',
         coloured=True,
     ),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmseg_margin.functional.reference import iou_lower_bound
 
-from .class_counts import TakesClassCounts
+from .training_counts import TakesClassCounts
 
 
 def split_by_frequency(class_counts: ArrayLike) -> dict[str, NDArray]:

@@ -17,9 +17,7 @@ from torch import nn
 
 from mmseg_margin.compat import weight_cross_entropy
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses.weighted_cross_entropy_loss import (
-    weighted_cross_entropy,
-)
+from mmseg_margin.losses.cross_entropy_losses import weighted_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
     ClassStats,

@@ -1,8 +1,7 @@
 """Objectives for decode heads, registered with MMSegmentation."""
 
+from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
 from .margin_calibration_loss import MarginCalibrationLoss
-from .softmax_focal_loss import SoftmaxFocalLoss
-from .weighted_cross_entropy_loss import WeightedCrossEntropyLoss
 
 __all__ = [
     'MarginCalibrationLoss',

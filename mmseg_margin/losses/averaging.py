@@ -29,12 +29,12 @@ def check_reduction(reduction: str) -> None:
 
 def pixel_shares(
     label: Tensor,
-    weight: Tensor | None,
-    class_weight: Tensor | None,
-    reduction: str,
-    avg_factor: float | Tensor | None,
     ignore_index: int,
-    avg_non_ignore: bool,
+    reduction: str,
+    class_weight: Tensor | None,
+    weight: Tensor | None = None,
+    avg_factor: float | Tensor | None = None,
+    avg_non_ignore: bool = True,
     global_mean: bool = False,
 ) -> PixelShares:
     """How much each pixel counts in the loss of a batch.

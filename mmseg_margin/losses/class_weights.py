@@ -56,20 +56,15 @@ class ClassWeightedModule(nn.Module):
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Take what was asked for from the statistics of a data set."""
-        self._derive(stats.counts, stats.classes, stats.image_pixels)
+        self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
 
     def set_class_counts(
-        self, counts: Sequence[int], classes: Sequence[str] | None = None
-    ) -> None:
-        """The same from the pixels of each class alone."""
-        self._derive(counts, classes, None)
-
-    def _derive(
         self,
         counts: Sequence[int],
-        classes: Sequence[str] | None,
-        image_pixels: Sequence[int] | None,
+        classes: Sequence[str] | None = None,
+        image_pixels: Sequence[int] | None = None,
     ) -> None:
+        """The same from the pixels of each class, and what else is known."""
         if self.weight_method is not None:
             self._set_class_weight(
                 class_weights(counts, self.weight_method, image_pixels)

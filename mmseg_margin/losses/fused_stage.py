@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from mmseg_margin.compat import has_stock_loss_stage
 
 from .averaging import EPS
+from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
 from .margin_calibration_loss import MarginCalibrationLoss
 from .pixel_wise_loss import PixelWiseLoss
-from .softmax_focal_loss import SoftmaxFocalLoss
-from .weighted_cross_entropy_loss import WeightedCrossEntropyLoss
 
 OURS = (MarginCalibrationLoss, SoftmaxFocalLoss, WeightedCrossEntropyLoss)
 

@@ -29,16 +29,9 @@ class MarginCalibrationLoss(PixelWiseLoss):
         class_counts: Labelled pixels of each class in the training set, a
             JSON file written by ``tools/class_stats.py``, or None to receive
             them from ``ClassStatsHook``.
-        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
-        avg_non_ignore: Whether the mean is taken over the labelled pixels
-            instead of over all.
-        global_mean: Whether the mean is taken over the pixels of all ranks,
-            so that the training does not depend on their number.
-        loss_weight: Weight of the loss.
+        reduction: See :class:`PixelWiseLoss`, as for the rest.
         backend: ``'auto'``, ``'compiled'`` or ``'eager'``.
-        loss_name: Name in the log; it has to contain ``loss``.
-        **settings: In place of the preset's: ``class_weight`` (see
-            :class:`PixelWiseLoss`), what
+        **settings: In place of the preset's: ``class_weight``, what
             :class:`mmseg_margin.functional.LossSettings` has (``form``,
             ``log_base``, ...) and what
             :class:`mmseg_margin.functional.OffsetSettings` has (``tau``,
@@ -87,8 +80,9 @@ class MarginCalibrationLoss(PixelWiseLoss):
                 self.settings.memory,
                 self.settings.batch_share,
             )
+        self._has_own_counts = False
         if isinstance(class_counts, (str, os.PathLike)):
-            super().set_class_stats(ClassStats.from_json(class_counts))
+            self.set_class_stats(ClassStats.from_json(class_counts))
         elif class_counts is not None:
             self.set_class_counts(class_counts)
         self._has_own_counts = class_counts is not None
@@ -119,13 +113,13 @@ class MarginCalibrationLoss(PixelWiseLoss):
         if self.errors is not None:
             self.errors.make_room(num_classes)
 
-    def _derive(
+    def set_class_counts(
         self,
         counts: Sequence[int],
-        classes: Sequence[str] | None,
-        image_pixels: Sequence[int] | None,
+        classes: Sequence[str] | None = None,
+        image_pixels: Sequence[int] | None = None,
     ) -> None:
-        super()._derive(counts, classes, image_pixels)
+        super().set_class_counts(counts, classes, image_pixels)
         self.class_counts = list(counts)
         offsets = self.offset_settings.offsets(counts, classes)
         self.rho_0k, self.rho_k0 = (

@@ -19,16 +19,6 @@ from .averaging import (
 from .class_weights import ClassWeight, ClassWeightedModule
 from .validation import check_labels, check_loss_name
 
-# Cross-entropy as a limit of the softmax form. It needs no compiler to be
-# fast enough.
-CROSS_ENTROPY = {
-    'rho_0k': 0.0,
-    'rho_k0': 0.0,
-    'form': 'softmax',
-    'log_base': 'e',
-    'backend': 'eager',
-}
-
 
 def two_class_scores(scores: Tensor) -> Tensor:
     """Scores (0, s) of a binary head, whose one channel is s."""
@@ -56,7 +46,7 @@ class PixelWiseLoss(ClassWeightedModule):
         class_weight: ClassWeight = None,
         reduction: str = 'mean',
         loss_weight: float = 1.0,
-        loss_name: str = 'loss_pixels',
+        loss_name: str = 'loss_ce',
         avg_non_ignore: bool = True,
         global_mean: bool = False,
     ) -> None:
@@ -104,7 +94,7 @@ class PixelWiseLoss(ClassWeightedModule):
         with torch.autocast(scores.device.type, enabled=False):
             loss = self.pixel_losses(scores, label, ignore_index)
             shares = self._shares(
-                label, ignore_index, weight, avg_factor, reduction
+                label, ignore_index, reduction, weight, avg_factor
             )
             loss = reduce_pixels(loss, shares, reduction)
         return self.loss_weight * loss
@@ -123,7 +113,7 @@ class PixelWiseLoss(ClassWeightedModule):
         """
         self.check(low_scores, label, ignore_index)
         with torch.autocast(low_scores.device.type, enabled=False):
-            shares = self._shares(label, ignore_index)
+            shares = self._shares(label, ignore_index, self.reduction)
             result = upsampled_stage(
                 low_scores,
                 label,
@@ -139,17 +129,17 @@ class PixelWiseLoss(ClassWeightedModule):
         self,
         label: Tensor,
         ignore_index: int,
+        reduction: str,
         weight: Tensor | None = None,
         avg_factor: float | Tensor | None = None,
-        reduction: str | None = None,
     ) -> PixelShares:
         return pixel_shares(
             label,
-            weight,
-            self.class_weight if len(self.class_weight) else None,
-            reduction or self.reduction,
-            avg_factor,
             ignore_index,
+            reduction,
+            self.class_weight if len(self.class_weight) else None,
+            weight,
+            avg_factor,
             self.avg_non_ignore,
             self.global_mean and self.training,
         )

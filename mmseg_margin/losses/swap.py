@@ -10,7 +10,7 @@ from mmseg.models.decode_heads import (
     PointHead,
 )
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
-from torch import nn
+from torch import Tensor, nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import (
@@ -24,9 +24,8 @@ from mmseg_margin.walks import (
     value_of,
 )
 
-from .adapters import LossSum, TwoClassLoss
 from .objectives import Term, build_loss
-from .pixel_wise_loss import PixelWiseLoss
+from .pixel_wise_loss import two_class_scores
 
 # Heads that take a loss from a list by its place, and the places of those
 # that compare class scores with labels; the others learn boundaries.
@@ -41,6 +40,13 @@ REFUSED = {
     'SideAdapterCLIPHead': MATCHES_MASKS,
     'VPDDepthHead': 'predicts depth instead of classes',
 }
+
+
+class LossSum(nn.ModuleList):
+    """Several losses in the place of one."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        return sum(loss(*args, **kwargs) for loss in self)
 
 
 def swap_losses(
@@ -158,7 +164,16 @@ def _build(head: Any, terms: Sequence[Term], weight: float) -> list[nn.Module]:
         if hasattr(loss, 'ignore_index') and head.ignore_index is not None:
             # Upstream's Dice and Tversky do not listen to the head's.
             loss.ignore_index = head.ignore_index
-        if head.out_channels == 1 and not isinstance(loss, PixelWiseLoss):
-            loss = TwoClassLoss(loss)
+        if head.out_channels == 1:
+            loss.register_forward_pre_hook(_see_two_classes)
         built.append(loss)
     return built
+
+
+def _see_two_classes(loss: nn.Module, inputs: tuple) -> tuple:
+    """A head's one score s as (0, s).
+
+    So upstream's cross-entropy is the sigmoid cross-entropy of s.
+    """
+    scores, *others = inputs
+    return two_class_scores(scores), *others

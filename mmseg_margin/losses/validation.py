@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mmseg_margin.errors import MarginError, SettingError
+from mmseg_margin.functional.labels import known_labels
 from mmseg_margin.terminal import printable
 
 # Scores seldom differ by more; the paper's offsets on Cityscapes are below 1.
@@ -43,13 +44,7 @@ def check_labels(label: Tensor, num_classes: int, ignore_index: int) -> None:
     classes = torch.where(label == ignore_index, 0, label)
     lowest, highest = classes.aminmax()
     if lowest < 0 or highest >= num_classes:
-        wrong = (classes < 0) | (classes >= num_classes)
-        raise SettingError(
-            f'Labels {label[wrong].unique().tolist()} lie outside '
-            f'[0, {num_classes}) and are not ignore_index={ignore_index}: '
-            'correct num_classes, map them in the data set '
-            '(reduce_zero_label, label_map), or set ignore_index.'
-        )
+        known_labels(label.cpu(), num_classes, ignore_index)  # names them
 
 
 def warn_of_large_offsets(

@@ -9,14 +9,107 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import torch
+import torch.nn.functional as F
+from mmcv.cnn import ConvModule
 from mmengine.model import BaseModule
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
+from mmseg.models.utils import SELayer, resize
 from mmseg.registry import MODELS
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from mmseg_margin.errors import SettingError
 
-from .coplenet_blocks import ASPP, ConvBlock, DownBlock, UpBlock
+ASPP_DILATIONS = (1, 2, 4, 6)
+
+
+def conv_unit(in_channels: int, channels: int, kernel: int) -> ConvModule:
+    """Convolution, group norm and leaky ReLU at constant resolution."""
+    return ConvModule(
+        in_channels,
+        channels,
+        kernel,
+        padding=kernel // 2,
+        # Not redundant: a group norm subtracts one mean for several channels.
+        bias=True,
+        norm_cfg=dict(type='GN', num_groups=4),
+        act_cfg=dict(type='LeakyReLU'),
+    )
+
+
+class ConvBlock(nn.Module):
+    """Two convolutions around a dropout, then residual channel weights."""
+
+    def __init__(
+        self, in_channels: int, channels: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.convs = nn.Sequential(
+            conv_unit(in_channels, channels, 3),
+            nn.Dropout(dropout),
+            conv_unit(channels, channels, 3),
+        )
+        self.se = SELayer(
+            channels,
+            ratio=2,
+            act_cfg=(dict(type='LeakyReLU'), dict(type='ReLU')),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.convs(x)
+        return x + self.se(x)
+
+
+class DownBlock(nn.Module):
+    """Halve the resolution by max- and average-pooling, concatenated."""
+
+    def __init__(self, channels: int, dropout: float) -> None:
+        super().__init__()
+        self.block = ConvBlock(channels, channels, dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled = torch.cat([F.max_pool2d(x, 2), F.avg_pool2d(x, 2)], dim=1)
+        return pooled + self.block(pooled)
+
+
+class UpBlock(nn.Module):
+    """Bilinear up-sampling to the size of the bridged skip."""
+
+    def __init__(self, channels: int, dropout: float) -> None:
+        super().__init__()
+        self.reduce = nn.Conv2d(2 * channels, channels // 2, 1)
+        self.bridge = conv_unit(channels, channels // 2, 1)
+        self.block = ConvBlock(channels, channels, dropout)
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        skip = self.bridge(skip)
+        size, mode = skip.shape[2:], 'bilinear'
+        x = resize(self.reduce(x), size, mode=mode, align_corners=True)
+        joined = torch.cat([skip, x], dim=1)
+        return joined + self.block(joined)
+
+
+class ASPP(nn.Module):
+    """Parallel dilated convolutions, fused by a 1x1 convolution."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(
+            nn.Conv2d(
+                channels,
+                channels // len(ASPP_DILATIONS),
+                # A dilated 1x1 kernel is no different from a plain one.
+                1 if dilation == 1 else 3,
+                dilation=dilation,
+                padding=0 if dilation == 1 else dilation,
+            )
+            for dilation in ASPP_DILATIONS
+        )
+        self.fuse = conv_unit(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fuse(torch.cat([conv(x) for conv in self.branches], dim=1))
 
 
 @MODELS.register_module()
@@ -46,36 +139,35 @@ class COPLENet(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
+        self.with_cp = with_cp
         if len(dropout) != len(widths):
             raise SettingError(
                 f'dropout={dropout} needs one ratio for each of the '
                 f'{len(widths)} levels of widths={widths}.'
             )
-        levels = list(pairwise(widths))
-        if any(deep != 2 * width for width, deep in levels):
+        if any(deep != 2 * width for width, deep in pairwise(widths)):
             raise SettingError(
                 f'widths={widths} must double at every level, because pooled '
                 'maxima and averages are concatenated.'
             )
-        self.stem = ConvBlock(in_channels, widths[0], dropout[0], with_cp)
-        self.down = nn.ModuleList(
-            DownBlock(width, deep, ratio, with_cp)
-            for (width, deep), ratio in zip(levels, dropout[1:], strict=True)
-        )
+        self.stem = ConvBlock(in_channels, widths[0], dropout[0])
+        self.down = nn.ModuleList(map(DownBlock, widths[1:], dropout[1:]))
         self.aspp = ASPP(widths[-1])
-        self.up = nn.ModuleList(
-            UpBlock(deep, width, ratio, with_cp)
-            for (width, deep), ratio in zip(levels, dropout[:-1], strict=True)
-        )
+        self.up = nn.ModuleList(map(UpBlock, widths[:-1], dropout[:-1]))
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        skips = [self.stem(x)]
+        skips = [self._run(self.stem, x)]
         for down in self.down:
-            skips.append(down(skips[-1]))
+            skips.append(self._run(down, skips[-1]))
         x = self.aspp(skips.pop())
         for up in reversed(self.up):
-            x = up(x, skips.pop())
+            x = self._run(up, x, skips.pop())
         return [x]
+
+    def _run(self, block: nn.Module, *inputs: Tensor) -> Tensor:
+        if self.with_cp and torch.is_grad_enabled():
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
 
 
 @MODELS.register_module()

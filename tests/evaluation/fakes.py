@@ -1,6 +1,7 @@
 """A small fake Cityscapes with everything the real one has, and a model."""
 
 import functools
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -108,6 +109,15 @@ def write_config(
     text = text.replace('{root}', str(root))
     path.write_text(text.replace('{work_dir}', str(path.parent / 'work_dir')))
     return path
+
+
+def load(config: Path, checkpoint: Path | None = None) -> Config:
+    """The config of a runner that shares no logger with an earlier one."""
+    cfg = Config.fromfile(config)
+    cfg.load_from = checkpoint and str(checkpoint)
+    cfg.visualizer.name = cfg.work_dir
+    cfg.experiment_name = uuid.uuid4().hex
+    return cfg
 
 
 def write_checkpoint(

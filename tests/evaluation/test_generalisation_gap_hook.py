@@ -1,7 +1,6 @@
 """The gap in the log, the metrics and the visualiser's backends."""
 
 import json
-import uuid
 from pathlib import Path
 
 import pytest
@@ -9,66 +8,56 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from mmseg_margin.evaluation import GeneralisationGapHook
+from tests.evaluation.fakes import load
 
 COUNTS = [10**6 // (k + 1) for k in range(19)]
 ADDED = 'train_mIoU train_mIoU_bound train_inside gap_mIoU gap_bound'
 NAMES = {f'margin/{name}' for name in ADDED.split()}
 
 
-def load(config: Path, checkpoint: Path, num_images: int = 2) -> Config:
-    cfg = Config.fromfile(config)
-    cfg.load_from = str(checkpoint)
-    # Runners of one process share the visualiser and the logger of a name.
-    cfg.visualizer.name = cfg.work_dir
-    cfg.experiment_name = uuid.uuid4().hex
+def gap_config(config: Path, checkpoint: Path, num_images: int = 2) -> Config:
+    cfg = load(config, checkpoint)
     bound = {'type': 'MarginBoundMetric', 'class_counts': COUNTS}
     cfg.val_evaluator = [cfg.val_evaluator, bound]
     cfg.test_evaluator = [cfg.test_evaluator, bound]
-    cfg.custom_hooks = [
-        {'type': 'GeneralisationGapHook', 'num_images': num_images}
-    ]
+    hook = {'type': 'GeneralisationGapHook', 'num_images': num_images}
+    cfg.custom_hooks = [hook]
     return cfg
 
 
-def logged_scalars(work_dir: str) -> dict:
-    """Everything that LocalVisBackend has been shown."""
+def written(work_dir: str) -> tuple[dict, str]:
+    """Everything that LocalVisBackend has been shown, and the log."""
     paths = Path(work_dir).glob('*/vis_data/*.json')
     lines = [line for path in paths for line in path.open()]
-    return {k: v for line in lines for k, v in json.loads(line).items()}
+    (log,) = Path(work_dir).glob('*/*.log')
+    shown = {k: v for line in lines for k, v in json.loads(line).items()}
+    return shown, log.read_text()
 
 
 def test_after_a_test(config, checkpoint):
-    cfg = load(config, checkpoint)
+    """The training figures are those of the training images."""
+    cfg = gap_config(config, checkpoint, num_images=100)
     metrics = Runner.from_cfg(cfg).test()
-    assert not NAMES - set(metrics)
     gap = metrics['margin/train_mIoU'] - metrics['margin/mIoU']
     assert metrics['margin/gap_mIoU'] == pytest.approx(gap)
+    assert gap != 0
     gap = metrics['margin/train_mIoU_bound'] - metrics['margin/mIoU']
     assert metrics['margin/gap_bound'] == pytest.approx(gap)
-    assert not NAMES - set(logged_scalars(cfg.work_dir))
-    (log,) = Path(cfg.work_dir).glob('*/*.log')
-    assert 'On 2 training images:' in log.read_text()
-    assert 'margin/gap_mIoU: ' in log.read_text()
-
-
-def test_the_training_figures_are_those_of_the_training_images(
-    config, checkpoint
-):
-    cfg = load(config, checkpoint, num_images=100)
-    found = Runner.from_cfg(cfg).test()
-    on_train = load(config, checkpoint)
+    shown, log = written(cfg.work_dir)
+    assert not NAMES - set(shown)
+    assert 'margin/gap_mIoU: ' in log
+    on_train = gap_config(config, checkpoint)
     on_train.custom_hooks = []
     on_train.test_dataloader.dataset.data_prefix = (
         on_train.train_dataloader.dataset.data_prefix
     )
     expected = Runner.from_cfg(on_train).test()
     for name in ('mIoU', 'mIoU_bound', 'inside'):
-        assert found[f'margin/train_{name}'] == expected[f'margin/{name}']
-    assert found['margin/mIoU'] != found['margin/train_mIoU']
+        assert metrics[f'margin/train_{name}'] == expected[f'margin/{name}']
 
 
 def test_after_each_validation_of_a_training(config, checkpoint):
-    cfg = load(config, checkpoint)
+    cfg = gap_config(config, checkpoint)
     cfg.train_cfg.val_interval = 1
     runner = Runner.from_cfg(cfg)
     runner.train()
@@ -77,11 +66,13 @@ def test_after_each_validation_of_a_training(config, checkpoint):
         assert len(scalars[f'val/{name}'].data[0]) == 2
     trained = runner.val_evaluator.metrics[1].class_scores
     assert (trained['bound'] <= trained['iou']).all()
-    assert not NAMES - set(logged_scalars(cfg.work_dir))
+    shown, log = written(cfg.work_dir)
+    assert not NAMES - set(shown)
+    assert log.count('On 2 training images:') == 2
 
 
 def test_without_a_bound_there_is_nothing_to_compare(config, checkpoint):
-    cfg = load(config, checkpoint)
+    cfg = gap_config(config, checkpoint)
     cfg.test_evaluator = cfg.test_evaluator[:1]
     metrics = Runner.from_cfg(cfg).test()
     assert not NAMES & set(metrics)

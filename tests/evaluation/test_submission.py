@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mmengine.config import Config
 from PIL import Image
 
 from mmseg_margin.evaluation import (
@@ -18,20 +17,13 @@ from mmseg_margin.evaluation import (
 from mmseg_margin.evaluation.submission import find_format
 from tests.evaluation.fakes import (
     TEST_SIZES,
+    load,
     predict,
     read_train_ids,
     write_checkpoint,
     write_config,
 )
 from tests.layouts import make_ade20k, make_voc2012, write_image
-
-
-def load(config: Path, checkpoint: Path, mode: str | None = None) -> Config:
-    cfg = Config.fromfile(config)
-    cfg.load_from = str(checkpoint)
-    if mode:
-        use_tta(cfg, mode)
-    return cfg
 
 
 def unlabelled(root: Path) -> list[Path]:
@@ -58,7 +50,10 @@ def test_the_archive_holds_the_models_predictions(
     cityscapes, checkpoint, config, tmp_path, capsys, mode
 ):
     out = tmp_path / 'out'
-    make_submission(load(config, checkpoint, mode), str(out))
+    cfg = load(config, checkpoint)
+    if mode:
+        use_tta(cfg, mode)
+    make_submission(cfg, str(out))
     images = unlabelled(cityscapes)
     assert len(images) == len(TEST_SIZES)
     with zipfile.ZipFile(out / 'cityscapes.zip') as archive:
@@ -86,12 +81,13 @@ def test_another_run_does_not_go_into_the_same_folder(
     cityscapes, checkpoint, config, out, tmp_path
 ):
     before = [path.read_bytes() for path in sorted(out.iterdir())]
-    other_model = load(config, checkpoint)
+    flipped, other_model = (load(config, checkpoint) for _ in range(2))
+    use_tta(flipped, 'flip')
     other_model.model.decode_head.align_corners = True
     root = shutil.copytree(cityscapes, tmp_path / 'copy')
     other_images = write_config(tmp_path / 'other.py', root)
     for other, difference in (
-        (load(config, checkpoint, 'flip'), 'pipeline'),
+        (flipped, 'pipeline'),
         (other_model, 'model'),
         (load(other_images, checkpoint), 'images'),
     ):
@@ -106,8 +102,11 @@ def test_a_whole_submission_is_to_be_uploaded(
     # Frozen, and shared by all tests.
     form = find_format({'type': 'CityscapesDataset'})
     monkeypatch.setitem(vars(form), 'images', len(TEST_SIZES))
+    (out / 'notes.png').write_text('mine')
     make_submission(load(config, checkpoint), str(out))
     assert f'Upload {out / "cityscapes.zip"}' in capsys.readouterr().out
+    with zipfile.ZipFile(out / 'cityscapes.zip') as archive:
+        assert len(archive.namelist()) == len(TEST_SIZES)
 
 
 def test_a_spoilt_label_image_is_found(checkpoint, config, out):
@@ -140,12 +139,13 @@ def test_ade20k(tmp_path):
         write_image(image, (50 + i, 33), i)
     config = write_config(tmp_path / 'config.py', root, 'ade20k', 150)
     checkpoint = write_checkpoint(config, tmp_path / 'model.pth')
-    make_submission(load(config, checkpoint, 'flip'), str(tmp_path / 'out'))
+    make_submission(load(config, checkpoint), str(tmp_path / 'out'))
     with zipfile.ZipFile(tmp_path / 'out/ade20k.zip') as archive:
         assert archive.namelist() == [f'{image.stem}.png' for image in images]
-    for image in images:
+    expected = predict(config, checkpoint, images)
+    for image, prediction in zip(images, expected, strict=True):
         label = np.array(Image.open(tmp_path / f'out/{image.stem}.png'))
-        assert label.min() >= 1
+        np.testing.assert_array_equal(label, prediction + 1)
         assert label.max() > 20
 
 
@@ -161,7 +161,7 @@ def test_voc2012(tmp_path):
         archive.extractall(tmp_path / 'unpacked', filter='data')
     folder = 'unpacked/results/VOC2012/Segmentation/comp6_test_cls'
     label = Image.open(tmp_path / folder / '2008_000006.png')
-    assert label.mode == 'P'
+    assert (label.mode, label.format) == ('P', 'PNG')
     (prediction,) = predict(config, checkpoint, [image])
     np.testing.assert_array_equal(np.array(label), prediction)
     # Class 1 of VOC is drawn in dark red.

@@ -1,8 +1,6 @@
 """The folder of a submission: whose files it holds, and what is in them."""
 
 import os
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,15 +17,15 @@ from tests.processes import FORK, wait_for
 IDENTITY = {'dataset': 'CityscapesDataset', 'checkpoint': 'a'}
 
 
-def make_folder(root, dataset: str = 'CityscapesDataset') -> SubmissionFolder:
-    return SubmissionFolder(root, find_format({'type': dataset}))
+def make_folder(root) -> SubmissionFolder:
+    return SubmissionFolder(root, find_format({'type': 'CityscapesDataset'}))
 
 
-def make_images(root, count: int = 3) -> list[str]:
-    paths = [root / f'ulm_{i}_leftImg8bit.png' for i in range(count)]
-    for i, path in enumerate(paths):
-        Image.new('RGB', (9 + i, 5)).save(path)
-    return list(map(str, paths))
+@pytest.fixture
+def image(tmp_path) -> str:
+    path = tmp_path / 'ulm_0_leftImg8bit.png'
+    Image.new('RGB', (9, 5)).save(path)
+    return str(path)
 
 
 def snapshot(root) -> dict:
@@ -103,10 +101,11 @@ def test_a_kill_while_claiming_does_not_lock_the_folder(tmp_path):
     make_folder(tmp_path).claim(IDENTITY)
 
 
-def test_a_kill_while_writing_leaves_no_label_image(tmp_path, monkeypatch):
+def test_a_kill_while_writing_leaves_no_label_image(
+    tmp_path, image, monkeypatch
+):
     folder = make_folder(tmp_path / 'out')
     folder.claim(IDENTITY)
-    (image,) = make_images(tmp_path, 1)
 
     def die(self, path, **kwargs):
         path.write_bytes(b'half')
@@ -123,56 +122,6 @@ def test_a_kill_while_writing_leaves_no_label_image(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ('dataset', 'expected', 'mode'),
-    [
-        ('CityscapesDataset', [7, 8, 33], 'L'),
-        ('ADE20KDataset', [1, 2, 19], 'L'),
-        ('PascalVOCDataset', [0, 1, 18], 'P'),
-    ],
-)
-def test_values_of_a_label_image(tmp_path, dataset, expected, mode):
-    folder = make_folder(tmp_path / 'out', dataset)
-    (image,) = make_images(tmp_path, 1)
-    prediction = np.resize([0, 1, 18], (5, 9))
-    palette = [[i, 2 * i, 3 * i] for i in range(21)]
-    folder.write(image, prediction, palette)
-    folder.check(image)
-    with Image.open(folder.label_path(image)) as label:
-        assert label.mode == mode
-        assert label.format == 'PNG'
-        values = np.array(label)
-        np.testing.assert_array_equal(values, np.resize(expected, (5, 9)))
-        if mode == 'P':
-            colours = np.array(label.convert('RGB'))
-            np.testing.assert_array_equal(colours[0, 2], palette[18])
-
-
-@pytest.mark.parametrize(
-    ('dataset', 'archive', 'folder'),
-    [
-        ('CityscapesDataset', 'cityscapes.zip', ''),
-        (
-            'PascalVOCDataset',
-            'results.tgz',
-            'results/VOC2012/Segmentation/comp6_test_cls/',
-        ),
-    ],
-)
-def test_only_label_images_are_packed(tmp_path, dataset, archive, folder):
-    out = make_folder(tmp_path / 'out', dataset)
-    images = make_images(tmp_path)
-    out.claim(IDENTITY)
-    for i, image in enumerate(images):
-        out.write(image, np.zeros((5, 9 + i), int), [[0, 0, 0]] * 21)
-    (tmp_path / 'out' / 'notes.png').write_text('mine')
-    assert out.pack(images) == tmp_path / 'out' / archive
-    shutil.unpack_archive(out.pack(images), tmp_path / 'unpacked')
-    unpacked = snapshot(tmp_path / 'unpacked')
-    labels = {tmp_path / 'unpacked' / folder / Path(i).name for i in images}
-    assert unpacked.keys() == labels
-
-
-@pytest.mark.parametrize(
     ('content', 'message'),
     [
         (np.full((5, 8), 7), r'size \(8, 5\) for an image of \(9, 5\)'),
@@ -181,8 +130,9 @@ def test_only_label_images_are_packed(tmp_path, dataset, archive, folder):
         (None, 'ulm_0_leftImg8bit.png cannot be read'),
     ],
 )
-def test_a_label_image_the_server_would_refuse(tmp_path, content, message):
-    (image,) = make_images(tmp_path, 1)
+def test_a_label_image_the_server_would_refuse(
+    tmp_path, image, content, message
+):
     folder = make_folder(tmp_path / 'out')
     folder.write(image, np.resize(range(19), (5, 9)), [])
     path = folder.label_path(image)

@@ -1,13 +1,16 @@
 """Which backend runs, and what happens when compiling fails."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from mmseg_margin.functional import choose_backend, margin_calibration_loss
+from tests.commands import run_python
 
+WITHOUT_COMPILER = """
+import torch
+from mmseg_margin.functional import choose_backend
+print(choose_backend(torch.device('cpu')))
+"""
 FAILING_COMPILER = """
 import logging, torch
 logging.basicConfig()
@@ -29,38 +32,18 @@ def test_what_is_asked_for_is_used():
         choose_backend(cpu, 'fast')
 
 
-def test_without_a_compiler_it_is_eager():
+def test_without_a_compiler_it_is_eager(tmp_path):
     """A fresh process, because the answer is kept."""
-    code = (
-        'import torch\n'
-        'from mmseg_margin.functional import choose_backend\n'
-        "print(choose_backend(torch.device('cpu')))"
-    )
-    done = subprocess.run(
-        [sys.executable, '-c', code],
-        env={'PATH': '', 'HOME': '/nonexistent'},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split()[-1] == 'eager'
+    nowhere = dict(PATH='', CXX='')
+    code, said = run_python(tmp_path, '-c', WITHOUT_COMPILER, **nowhere)
+    assert (code, said.split()[-1]) == (0, 'eager')
 
 
 def test_a_broken_compiler_falls_back_and_says_so_once(tmp_path):
-    done = subprocess.run(
-        [sys.executable, '-c', FAILING_COMPILER],
-        env={
-            'PATH': '/usr/bin:/bin',
-            'HOME': str(tmp_path),
-            'CXX': '/bin/false',
-            'TORCHINDUCTOR_CACHE_DIR': str(tmp_path / 'inductor'),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count('runs eagerly') == 1
+    broken = dict(CXX='/bin/false', TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
+    code, said = run_python(tmp_path, '-c', FAILING_COMPILER, **broken)
+    assert code == 0, said
+    assert said.count('runs eagerly') == 1
 
 
 def test_many_variants_stay_compiled(monkeypatch):

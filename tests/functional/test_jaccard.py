@@ -1,41 +1,21 @@
 """The Jaccard form against sorting, and against Lovasz-softmax."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from mmseg_margin.functional import (
-    error_histograms,
-    jaccard_weights,
-    margin_calibration_loss,
+from mmseg_margin.functional import error_histograms, jaccard_weights
+from tests.functional.builders import (
+    IGNORE,
+    eager,
+    make_batch,
+    value_and_gradient,
 )
 
-IGNORE = 255
-
-
-def make(K, P, seed=0, sharpness=2.0):
-    generator = torch.Generator().manual_seed(seed)
-    scores = sharpness * torch.randn(
-        P, K, generator=generator, dtype=torch.float64
-    )
-    labels = torch.randint(0, K, (P,), generator=generator)
-    labels[torch.rand(P, generator=generator) < 0.1] = IGNORE
-    rho = torch.rand(2, K, generator=generator, dtype=torch.float64)
-    return scores, labels, *rho
-
-
-def jaccard(scores, labels, rho_0k, rho_k0, **kwargs):
-    kwargs = dict(form='jaccard', log_base='e', backend='eager') | kwargs
-    return margin_calibration_loss(scores, labels, rho_0k, rho_k0, **kwargs)
-
-
-def value_and_gradient(function, scores):
-    scores = scores.detach().clone().requires_grad_()
-    loss = function(scores)
-    loss.backward()
-    return loss.detach(), scores.grad
+jaccard = partial(eager, form='jaccard', log_base='e')
 
 
 def errors_of(scores, labels, rho_0k, rho_k0):
@@ -81,46 +61,34 @@ def test_equals_the_weights_by_sorting(log_share):
     """Levels so fine that no error shares one with those seen before."""
     K, P, levels = 4, 80, 2**22
     share = torch.tensor([0.6, 0.3, 0.09, 0.01], dtype=torch.float64)
-    scores, labels, rho_0k, rho_k0 = make(K, P)
-    before, labels_before, *_ = make(K, P, seed=1)
-    labels, labels_before = (
-        x.clamp(max=K - 1) for x in (labels, labels_before)
-    )
-    histograms = error_histograms(
-        before, labels_before, rho_0k, rho_k0, levels=levels
-    )
-    tables = jaccard_weights(share, histograms)
-    e, own = errors_of(scores, labels, rho_0k, rho_k0)
-    seen = errors_of(before, labels_before, rho_0k, rho_k0)
-    w = sorted_weights(e, own, share, *seen)
+    batch = make_batch(K, (P,), ignored=0)
+    before = *make_batch(K, (P,), seed=1, ignored=0)[:2], *batch[2:]
+    tables = jaccard_weights(share, error_histograms(*before, levels=levels))
+    e, own = errors_of(*batch)
+    w = sorted_weights(e, own, share, *errors_of(*before))
 
-    def slow(scores):
-        e, _ = errors_of(scores, labels, rho_0k, rho_k0)
+    def slow(*batch):
+        e, _ = errors_of(*batch)
         log_loss = torch.where(own, -torch.log1p(-e), 0.0)
         return (w * (e + log_share * log_loss)).sum(1).mean()
 
-    def fast(scores):
-        settings = dict(tables=tables, log_share=log_share)
-        return jaccard(scores, labels, rho_0k, rho_k0, **settings)
-
-    loss, gradient = value_and_gradient(fast, scores)
-    expected, expected_gradient = value_and_gradient(slow, scores)
-    assert loss == pytest.approx(float(expected), rel=1e-6)
-    torch.testing.assert_close(
-        gradient, expected_gradient, rtol=1e-6, atol=1e-9
+    loss, gradient = value_and_gradient(
+        jaccard, *batch, tables=tables, log_share=log_share
     )
+    expected = value_and_gradient(slow, *batch)
+    assert loss == pytest.approx(float(expected[0]), rel=1e-6)
+    torch.testing.assert_close(gradient, expected[1], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize('backend', ['eager', 'compiled'])
 def test_weights_are_straight_between_the_borders_of_levels(backend):
     """So an error next to a border weighs the same on both sides of it."""
-    K, P = 3, 64
-    scores, labels, rho_0k, rho_k0 = make(K, P)
-    labels = labels.clamp(max=K - 1)
+    K = 3
+    scores, labels, *_ = batch = make_batch(K, (64,), ignored=0)
     scores[0] = 1e3 * torch.nn.functional.one_hot(labels[0], K)
     scores[1] = -scores[0]
     tables = torch.rand(2, K, 9, dtype=torch.float64)
-    e, own = errors_of(scores, labels, rho_0k, rho_k0)
+    e, own = errors_of(*batch)
     borders = np.linspace(0, 1, 9)
     expected = [
         sum(
@@ -129,42 +97,33 @@ def test_weights_are_straight_between_the_borders_of_levels(backend):
         )
         for errors, mask in zip(e.numpy(), own.numpy(), strict=True)
     ]
-    loss = jaccard(
-        scores,
-        labels,
-        rho_0k,
-        rho_k0,
-        tables=tables,
-        reduction='none',
-        backend=backend,
-    )
+    settings = dict(tables=tables, reduction='none', backend=backend)
+    loss = jaccard(*batch, **settings)
     np.testing.assert_allclose(loss, expected, rtol=1e-9)
 
 
 def test_without_memory_it_is_lovasz_softmax():
-    K, P = 3, 8_000
-    scores, labels, *_ = make(K, P)
-    labels = labels.clamp(max=K - 1)
+    K = 3
+    scores, labels, *_ = make_batch(K, (8_000,), ignored=0)
     zero = torch.zeros(K)
-    result = value_and_gradient(
-        lambda s: jaccard(s, labels, zero, zero, levels=4096), scores
+    _, gradient = value_and_gradient(
+        jaccard, scores, labels, zero, zero, levels=4096
     )
-    expected = value_and_gradient(
+    _, expected = value_and_gradient(
         lambda s: lovasz_softmax(s.softmax(1), labels, K), scores
     )
-    gradients = [x[1].flatten() for x in (result, expected)]
+    gradients = gradient.flatten(), expected.flatten()
     assert torch.cosine_similarity(*gradients, dim=0) > 1 - 1e-6
-    assert gradients[0].norm() == pytest.approx(
-        float(gradients[1].norm()), rel=1e-4
-    )
+    norm = pytest.approx(float(expected.norm()), rel=1e-4)
+    assert gradient.norm() == norm
 
 
 @pytest.mark.parametrize('log_share', [0.0, 0.25])
 def test_properties(log_share):
     K, P = 4, 300
-    scores, labels, rho_0k, rho_k0 = make(K, P)
+    scores, labels, rho_0k, rho_k0 = batch = make_batch(K, (P,))
     arguments = dict(log_share=log_share, reduction='none')
-    loss = jaccard(scores, labels, rho_0k, rho_k0, **arguments)
+    loss = jaccard(*batch, **arguments)
     assert (loss >= 0).all()
     assert (loss[labels == IGNORE] == 0).all()
     pixels, classes = torch.randperm(P), torch.randperm(K)
@@ -190,8 +149,7 @@ def test_a_perfect_prediction_costs_nothing():
 def test_weights_are_not_negative_and_bounded():
     """Also of classes that were never seen, or are not in the data set."""
     share = torch.tensor([0.9, 0.1 - 1e-6, 1e-6, 0.0])
-    histograms = torch.zeros(2, 4, 8)
-    costs = jaccard_weights(share, histograms)
+    costs = jaccard_weights(share, torch.zeros(2, 4, 8))
     assert costs.isfinite().all()
     assert (costs >= 0).all()
     assert (costs[:, 3] == 0).all()
@@ -199,10 +157,10 @@ def test_weights_are_not_negative_and_bounded():
 
 
 def test_histograms_count_every_labelled_pixel_once():
-    K, P, levels = 3, 200, 16
-    scores, labels, rho_0k, rho_k0 = make(K, P)
+    K = 3
+    scores, labels, *_ = batch = make_batch(K, (200,))
     scores[0] = math.nan
-    counts = error_histograms(scores, labels, rho_0k, rho_k0, levels=levels)
+    counts = error_histograms(*batch, levels=16)
     seen = labels[1:][labels[1:] != IGNORE]
     own = seen.bincount(minlength=K).double()
     torch.testing.assert_close(counts.sum(2)[0], own)
@@ -213,9 +171,7 @@ def test_histograms_count_every_labelled_pixel_once():
     ('side', 'step'), [(16, 1), (255, 1), (363, 2), (1024, 4)]
 )
 def test_a_function_makes_the_tables_of_a_batch(side, step):
-    scores, labels, rho_0k, rho_k0 = make(3, side**2)
-    scores = scores.t().reshape(1, 3, side, side)
-    labels = labels.reshape(1, side, side)
+    scores, labels, *rho = make_batch(3, (1, side, side))
     share = torch.tensor([0.5, 0.3, 0.2])
     seen = []
 
@@ -223,34 +179,20 @@ def test_a_function_makes_the_tables_of_a_batch(side, step):
         seen.append(histograms)
         return jaccard_weights(share, histograms)
 
-    loss = jaccard(scores, labels, rho_0k, rho_k0, tables=remember, levels=8)
-    expected = error_histograms(
-        scores[..., ::step, ::step],
-        labels[..., ::step, ::step],
-        rho_0k,
-        rho_k0,
-        levels=8,
-    )
+    loss = jaccard(scores, labels, *rho, tables=remember, levels=8)
+    some = scores[..., ::step, ::step], labels[..., ::step, ::step]
+    expected = error_histograms(*some, *rho, levels=8)
     torch.testing.assert_close(seen, [expected])
     tables = jaccard_weights(share, expected)
-    again = jaccard(scores, labels, rho_0k, rho_k0, tables=tables)
+    again = jaccard(scores, labels, *rho, tables=tables)
     torch.testing.assert_close(loss, again)
 
 
 def test_gradcheck_with_constant_weights():
     """Weights are held constant: so take some that do not change."""
-    scores, labels, rho_0k, rho_k0 = make(3, 12)
+    scores, *others = make_batch(3, (12,))
     tables = torch.rand(2, 3, 1).expand(2, 3, 5)
+    settings = dict(tables=tables, log_share=0.5, focus=1.0, reduction='none')
     assert torch.autograd.gradcheck(
-        lambda s: jaccard(
-            s,
-            labels,
-            rho_0k,
-            rho_k0,
-            tables=tables,
-            log_share=0.5,
-            focus=1.0,
-            reduction='none',
-        ),
-        scores.requires_grad_(),
+        lambda s: jaccard(s, *others, **settings), scores.requires_grad_()
     )

@@ -58,7 +58,7 @@ def algorithm_1(pixels, tau, upsilon):
 
 
 @given(counts, st.floats(0.1, 100), st.floats(2, 100))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_offsets_equal_the_papers_loop(pixels, tau, upsilon):
     expected = algorithm_1(pixels, tau, upsilon)
     np.testing.assert_allclose(
@@ -161,7 +161,7 @@ def test_gap_is_undefined_for_offsets_too_small():
 
 
 @given(counts, st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_corollary_1_no_other_offsets_of_the_same_sum_are_better(pixels, seed):
     rng = np.random.default_rng(seed)
     mu = margin_ratios(pixels, upsilon=10.0)

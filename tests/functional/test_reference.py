@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 from mmseg_margin.functional import (
     calibrated_log_loss,
     iou_lower_bound,
-    margin_calibration_loss,
     pixel_margins,
     rho_margin_loss,
 )
+from tests.functional.builders import eager, make_batch
 
 margins = st.floats(-50, 50)
 offsets = st.floats(1e-6, 20)
@@ -20,7 +21,6 @@ focuses = st.floats(0, 4)
 
 
 @given(margins, offsets, focuses)
-@settings(deadline=None)
 def test_log_loss_bounds_rho_margin_loss_bounds_zero_one_loss(
     margin, rho, focus
 ):
@@ -35,7 +35,6 @@ def test_log_loss_bounds_rho_margin_loss_bounds_zero_one_loss(
 
 
 @given(offsets, focuses)
-@settings(deadline=None)
 def test_log_loss_is_one_at_the_offset(rho, focus):
     margin = torch.tensor(rho, dtype=torch.float64)
     log_loss = calibrated_log_loss(margin, rho, focus=focus)
@@ -43,7 +42,6 @@ def test_log_loss_is_one_at_the_offset(rho, focus):
 
 
 @given(offsets, st.floats(0, 50), focuses)
-@settings(deadline=None)
 def test_focus_brings_the_log_loss_closer_beyond_the_margin(
     rho, further, focus
 ):
@@ -55,23 +53,17 @@ def test_focus_brings_the_log_loss_closer_beyond_the_margin(
 def test_margins_against_a_loop():
     scores = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
     margins = pixel_margins(scores)
-    for n in range(2):
-        for k in range(4):
-            for i in range(3):
-                best = max(float(scores[n, j, i]) for j in range(4) if j != k)
-                expected = float(scores[n, k, i]) - best
-                assert math.isclose(
-                    float(margins[n, k, i]), expected, rel_tol=1e-6
-                )
+    for n, k, i in np.ndindex(2, 4, 3):
+        best = max(float(scores[n, j, i]) for j in range(4) if j != k)
+        expected = float(scores[n, k, i]) - best
+        assert math.isclose(float(margins[n, k, i]), expected, rel_tol=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), offsets, offsets)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_iou_is_never_below_the_bound(seed, num_classes, rho_0, rho_1):
-    generator = torch.Generator().manual_seed(seed)
     K, P = num_classes, 40
-    scores = 3 * torch.randn(P, K, generator=generator, dtype=torch.float64)
-    labels = torch.randint(0, K, (P,), generator=generator)
+    scores, labels, *_ = make_batch(K, (P,), seed=seed, ignored=0)
     lam = pixel_margins(scores)
     predicted = scores.argmax(1)
     for k in range(K):
@@ -90,26 +82,11 @@ def test_iou_is_never_below_the_bound(seed, num_classes, rho_0, rho_1):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), focuses)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_softmax_form_is_above_every_term(seed, num_classes, focus):
-    generator = torch.Generator().manual_seed(seed)
-    scores = 3 * torch.randn(
-        30, num_classes, generator=generator, dtype=torch.float64
-    )
-    labels = torch.randint(0, num_classes, (30,), generator=generator)
-    rho_0k, rho_k0 = torch.rand(
-        2, num_classes, generator=generator, dtype=torch.float64
-    )
-    loss = margin_calibration_loss(
-        scores,
-        labels,
-        rho_0k,
-        rho_k0,
-        form='softmax',
-        focus=focus,
-        reduction='none',
-        backend='eager',
-    )
+    batch = make_batch(num_classes, (30,), seed=seed, ignored=0)
+    scores, labels, rho_0k, rho_k0 = batch
+    loss = eager(*batch, form='softmax', focus=focus, reduction='none')
     margins = pixel_margins(scores)
     for i, y in enumerate(labels.tolist()):
         assert loss[i] >= rho_margin_loss(margins[i, y], rho_k0[y]) - 1e-12

@@ -12,8 +12,7 @@ from mmseg_margin.functional import (
     upsampled_stage,
 )
 from mmseg_margin.functional.upsampling import upsampled
-
-IGNORE = 255
+from tests.functional.builders import IGNORE, eager, make_batch
 
 
 @pytest.fixture(autouse=True)
@@ -23,27 +22,16 @@ def _many_small_tiles(monkeypatch):
 
 
 def make(K, low, full, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(2, K, *low, generator=generator, dtype=torch.float64)
-    labels = torch.randint(0, K, (2, *full), generator=generator)
-    labels[0, : full[0] // 2] = IGNORE
-    weight = torch.rand(2, *full, generator=generator, dtype=torch.float64)
-    rho = torch.rand(2, K, generator=generator, dtype=torch.float64)
-    return (2 * scores).to(dtype), labels, weight.to(dtype), *rho
+    """Two images, of which one is half ignored."""
+    batch = make_batch(K, (2, *full), low, dtype, ignored=0)
+    batch[1][0, : full[0] // 2] = IGNORE
+    return batch
 
 
-def one_by_one(low, labels, weight, rho_0k, rho_k0, align_corners, **kwargs):
-    scores = F.interpolate(
-        low,
-        size=labels.shape[1:],
-        mode='bilinear',
-        align_corners=align_corners,
+def upsample(scores, size, align_corners=False):
+    return F.interpolate(
+        scores, size=size, mode='bilinear', align_corners=align_corners
     )
-    losses = margin_calibration_loss(
-        scores, labels, rho_0k, rho_k0, reduction='none', **kwargs
-    )
-    hits = (scores.argmax(1) == labels).sum()
-    return (weight * losses).sum(), hits
 
 
 @pytest.mark.parametrize(
@@ -61,19 +49,23 @@ def one_by_one(low, labels, weight, rho_0k, rho_k0, align_corners, **kwargs):
 )
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_it_is_exact(K, low, full, align_corners, settings, dtype):
-    scores, labels, weight, rho_0k, rho_k0 = make(K, low, full, dtype)
+    scores, labels, *rho = make(K, low, full, dtype)
+    weight = torch.rand(labels.shape, dtype=dtype)
     scores.requires_grad_()
     if settings['form'] == 'jaccard':
         share = torch.full((K,), 1 / K)
         tables = jaccard_weights(share, torch.rand(2, K, 64))
         settings = dict(settings, tables=tables)
-    arguments = dict(settings, backend='eager', align_corners=align_corners)
-    expected, hits = one_by_one(
-        scores, labels, weight, rho_0k, rho_k0, **arguments
-    )
+    whole = upsample(scores, full, align_corners)
+    losses = eager(whole, labels, *rho, reduction='none', **settings)
+    expected = (weight * losses).sum()
     (gradient,) = torch.autograd.grad(3 * expected, scores)
     result = upsampled_stage(
-        scores, labels, rho_0k, rho_k0, pixel_weight=weight, **arguments
+        *(scores, labels, *rho),
+        pixel_weight=weight,
+        align_corners=align_corners,
+        backend='eager',
+        **settings,
     )
     (3 * result.loss).backward()
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
@@ -84,27 +76,18 @@ def test_it_is_exact(K, low, full, align_corners, settings, dtype):
     torch.testing.assert_close(
         scores.grad, gradient, rtol=tolerance, atol=2 * tolerance * largest
     )
-    assert result.hits == hits
+    assert result.hits == (whole.argmax(1) == labels).sum()
     assert not result.hits.requires_grad
 
 
 def test_compiled_it_is_the_same():
-    scores, labels, weight, rho_0k, rho_k0 = make(
-        3, (6, 5), (24, 20), torch.float32
-    )
+    scores, *others = make(3, (6, 5), (24, 20), torch.float32)
+    settings = dict(form='jaccard', log_share=0.25)
+    settings['pixel_weight'] = torch.rand(2, 24, 20)
     results = []
     for how in ('eager', 'compiled'):
         leaf = scores.clone().requires_grad_()
-        result = upsampled_stage(
-            leaf,
-            labels,
-            rho_0k,
-            rho_k0,
-            form='jaccard',
-            log_share=0.25,
-            pixel_weight=weight,
-            backend=how,
-        )
+        result = upsampled_stage(leaf, *others, **settings, backend=how)
         result.loss.backward()
         results.append((result.loss.detach(), leaf.grad, result.hits))
     torch.testing.assert_close(*results)
@@ -112,25 +95,20 @@ def test_compiled_it_is_the_same():
 
 @pytest.mark.parametrize('reduction', ['mean', 'sum', 'none'])
 def test_reductions(reduction):
-    scores, labels, _, rho_0k, rho_k0 = make(4, (4, 4), (16, 16))
+    scores, *others = make(4, (4, 4), (16, 16))
     arguments = dict(reduction=reduction, backend='eager')
-    expected = margin_calibration_loss(
-        F.interpolate(scores, scale_factor=4, mode='bilinear'),
-        labels,
-        rho_0k,
-        rho_k0,
-        **arguments,
-    )
-    result = upsampled_margin_loss(scores, labels, rho_0k, rho_k0, **arguments)
+    whole = upsample(scores, (16, 16))
+    expected = margin_calibration_loss(whole, *others, **arguments)
+    result = upsampled_margin_loss(scores, *others, **arguments)
     torch.testing.assert_close(result, expected)
 
 
 def test_gradcheck_and_no_second_derivative():
-    scores, labels, _, rho_0k, rho_k0 = make(3, (2, 3), (4, 6))
+    scores, *others = make(3, (2, 3), (4, 6))
 
     def loss(scores):
         return upsampled_margin_loss(
-            scores, labels, rho_0k, rho_k0, form='softmax', backend='eager'
+            scores, *others, form='softmax', backend='eager'
         )
 
     assert torch.autograd.gradcheck(loss, scores.requires_grad_())
@@ -141,15 +119,11 @@ def test_gradcheck_and_no_second_derivative():
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_half_scores_under_autocast_and_a_retained_graph(dtype):
-    scores, labels, _, rho_0k, rho_k0 = make(3, (4, 4), (8, 8), dtype)
-    whole = upsampled_margin_loss(
-        scores.float(), labels, rho_0k, rho_k0, backend='eager'
-    )
-    half = scores.requires_grad_()
+    half, *others = make(3, (4, 4), (8, 8), dtype)
+    whole = upsampled_margin_loss(half.float(), *others, backend='eager')
+    half.requires_grad_()
     with torch.autocast('cpu', dtype=torch.bfloat16):
-        loss = upsampled_margin_loss(
-            half, labels, rho_0k, rho_k0, backend='eager'
-        )
+        loss = upsampled_margin_loss(half, *others, backend='eager')
     loss.backward(retain_graph=True)
     once = half.grad.clone()
     loss.backward()
@@ -166,9 +140,7 @@ def test_a_sample_is_some_of_the_upsampled_scores(full, align_corners):
     low = torch.randn(2, 3, 6, 8, dtype=torch.float64)
     # Each label tells where its pixel is.
     labels = torch.arange(2 * full[0] * full[1]).view(2, *full)
-    whole = F.interpolate(
-        low, size=full, mode='bilinear', align_corners=align_corners
-    )
+    whole = upsample(low, full, align_corners)
     sample = upsampled(low, labels, None, align_corners).sample(4)
     scores, some = (
         torch.cat([part.flatten(-2) for part in parts], -1)

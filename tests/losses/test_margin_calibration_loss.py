@@ -1,18 +1,12 @@
 """MarginCalibrationLoss as a decode head, a sampler and a trainer use it."""
 
-import copy
-import json
 import math
-import pickle
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.logging import MMLogger
-from mmengine.registry import init_default_scope
-from mmseg.registry import MODELS
-from torch import nn
 
 from mmseg_margin import ClassStats, MarginCalibrationLoss
 from mmseg_margin.functional import (
@@ -21,28 +15,9 @@ from mmseg_margin.functional import (
     margin_offsets,
     reference_loss,
 )
-from mmseg_margin.losses import WeightedCrossEntropyLoss
 from mmseg_margin.losses.presets import PRESETS
-
-COUNTS = [900, 80, 20]
-STATS = ClassStats(['a', 'b', 'c'], COUNTS, [3, 2, 1], [1000, 900, 100])
-
-
-def build(**kwargs):
-    init_default_scope('mmseg')
-    config = dict(
-        type='MarginCalibrationLoss', class_counts=COUNTS, backend='eager'
-    )
-    return MODELS.build(config | kwargs)
-
-
-@pytest.fixture
-def batch():
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(2, 3, 6, 8, generator=generator)
-    labels = torch.randint(0, 3, (2, 6, 8), generator=generator)
-    labels[:, 0] = 255
-    return scores, labels
+from tests.losses.builders import COUNTS, STATS
+from tests.losses.builders import margin as build
 
 
 def offsets(tau=10.0):
@@ -125,56 +100,6 @@ def test_whatever_is_given_replaces_the_presets():
     assert build(preset='paper', largest_offset=1.0).rho_0k.max() == 1
 
 
-def test_reductions_weights_and_average(batch):
-    scores, labels = batch
-    each = build()(scores, labels, reduction_override='none')
-    labelled = labels != 255
-    assert each.shape == labels.shape
-    assert (each[~labelled] == 0).all()
-    close = torch.testing.assert_close
-    close(build()(*batch), each[labelled].mean())
-    close(build(avg_non_ignore=False)(*batch), each.mean())
-    close(build(reduction='sum')(*batch), each.sum())
-    close(build(loss_weight=0.4)(*batch), 0.4 * each[labelled].mean())
-    close(build()(*batch, avg_factor=7), each.sum() / 7)
-    weight = torch.rand(labels.shape)
-    close(
-        build()(*batch, weight=weight),
-        (weight * each).sum() / labelled.sum(),
-    )
-
-
-def test_class_weights_average_like_cross_entropy(batch):
-    scores, labels = batch
-    weights = [1.0, 2.0, 5.0]
-    each = build()(scores, labels, reduction_override='none')
-    pixel = torch.tensor([*weights, 0.0])[labels.clamp(max=3)]
-    expected = (pixel * each).sum() / pixel.sum()
-    loss = build(class_weight=weights)(*batch)
-    torch.testing.assert_close(loss, expected)
-
-
-def test_class_weights_by_the_square_root_of_the_counts(batch):
-    weights = [1 / math.sqrt(count) for count in COUNTS]
-    expected = build(class_weight=weights)(*batch)
-    loss = build(class_weight='sqrt')(*batch)
-    torch.testing.assert_close(loss, expected)
-
-
-@pytest.mark.parametrize('kind', ['counts', 'json', 'hook'])
-def test_class_weights_mean_the_same_in_all_losses(kind, tmp_path):
-    others = WeightedCrossEntropyLoss('median')
-    others.set_class_stats(STATS)
-    STATS.to_json(tmp_path / 'stats.json')
-    counts = {'counts': COUNTS, 'json': tmp_path / 'stats.json'}.get(kind)
-    ours = build(class_weight='median', class_counts=counts)
-    if kind == 'hook':
-        ours.set_class_stats(STATS)
-    # Counts alone do not tell which images show a class.
-    same = torch.allclose(ours.class_weight, others.class_weight)
-    assert same == (kind != 'counts')
-
-
 def test_the_softmax_form_without_offsets_is_cross_entropy(batch):
     scores, labels = batch
     settings = dict(form='softmax', log_base='e', tau=1e-9)
@@ -211,18 +136,9 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
     assert 'class 1 (road) is 600' in caplog.text
 
 
-def test_all_ignored_is_a_connected_zero(batch):
-    scores = batch[0].requires_grad_()
-    loss = build()(scores, torch.full_like(batch[1], 255))
-    loss.backward()
-    assert loss == 0
-    assert (scores.grad == 0).all()
-
-
 def test_counts_from_json(batch, tmp_path):
     path = tmp_path / 'stats.json'
     STATS.to_json(path)
-    assert json.loads(path.read_text())['counts'] == COUNTS
     loss = build(class_counts=str(path))
     torch.testing.assert_close(loss(*batch), build()(*batch))
 
@@ -237,43 +153,10 @@ def test_a_head_of_other_size_is_an_error(batch):
         build(class_counts=[5, 5])(*batch)
 
 
-def test_a_wrong_number_of_class_weights_is_an_error(batch):
-    with pytest.raises(ValueError, match='2 numbers but the head 3 classes'):
-        build(class_weight=[1.0, 2.0])(*batch)
-
-
-def test_a_binary_head_has_the_scores_zero_and_its_own():
-    scores = torch.randn(2, 1, 4, 5)
-    labels = torch.randint(0, 2, (2, 4, 5))
-    labels[0, 0] = 255
-    loss = build(class_counts=[90, 10])
-    both = torch.cat([torch.zeros_like(scores), scores], 1)
-    assert loss(scores, labels) == loss(both, labels)
-    plain = build(
-        class_counts=[90, 10], form='softmax', log_base='e', tau=1e-9
-    )
-    sigmoid = F.binary_cross_entropy_with_logits(
-        scores[:, 0][labels != 255], labels[labels != 255].float()
-    )
-    torch.testing.assert_close(plain(scores, labels), sigmoid)
-
-
-@pytest.mark.parametrize('value', [3, 200, -1])
-def test_a_wrong_label_is_named(batch, value):
-    scores, labels = batch
-    labels[0, 3, 3] = value
-    with pytest.raises(ValueError, match=rf'Labels \[{value}\] lie outside'):
-        build()(scores, labels)
-
-
 @pytest.mark.parametrize(
     ('kwargs', 'message'),
     [
-        ({'loss_name': 'margin'}, 'must contain "loss"'),
         ({'class_counts': [5, 0]}, 'no labelled pixel'),
-        ({'class_weight': 3}, 'class_weight=3'),
-        ({'class_weight': 'root'}, "class_weight='root'"),
-        ({'reduction': 'max'}, "reduction='max' is not one of"),
         ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
         ({'preset': 'best'}, 'paper, authors, recommended'),
         ({'taus': 5.0}, "no setting 'taus': it has preset, form"),
@@ -282,30 +165,6 @@ def test_a_wrong_label_is_named(batch, value):
 def test_bad_settings(kwargs, message):
     with pytest.raises(ValueError, match=message):
         MarginCalibrationLoss(**kwargs)
-
-
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-def test_half_precision_under_autocast(batch, dtype):
-    scores, labels = batch
-    half = scores.to(dtype).requires_grad_()
-    with torch.autocast('cpu', dtype=torch.bfloat16):
-        loss = build()(half, labels)
-    (1024 * loss).backward()
-    full = scores.to(dtype).float().requires_grad_()
-    (1024 * build()(full, labels)).backward()
-    assert loss.dtype == torch.float32
-    assert half.grad.dtype == dtype
-    torch.testing.assert_close(half.grad.float(), full.grad, rtol=2e-2, atol=1)
-
-
-def test_copies_pickles_and_state_dicts(batch):
-    loss = build(form='jaccard')
-    expected = loss.eval()(*batch)
-    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
-        torch.testing.assert_close(twin(*batch), expected)
-    # Checkpoints stay interchangeable with those of any other loss.
-    assert loss.state_dict() == {}
-    assert nn.Sequential(loss).load_state_dict({}, strict=True)
 
 
 def test_counts_of_the_config_win_over_the_hooks(batch):

@@ -1,12 +1,177 @@
-"""What the losses share, in a training that averages its weights."""
+"""What the losses of pixels have in common."""
+
+import copy
+import math
+import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from mmengine.runner import Runner
+from torch import nn
 
-from mmseg_margin.losses import MarginCalibrationLoss
+from tests.losses.builders import COUNTS, LOSSES, STATS, WEIGHTS, build
 from tests.small_training import PLAIN, add_validation, training_config
 from tests.stats.builders import write_set
+
+every_loss = pytest.mark.parametrize('name', LOSSES)
+
+
+@every_loss
+def test_reductions_weights_and_average(name, batch):
+    _, labels = batch
+    each = build(name)(*batch, reduction_override='none')
+    labelled = labels != 255
+    assert each.shape == labels.shape
+    assert (each[~labelled] == 0).all()
+    close = torch.testing.assert_close
+    loss = build(name)
+    close(loss(*batch), each[labelled].mean())
+    close(build(name, reduction='sum')(*batch), each.sum())
+    close(build(name, loss_weight=0.4)(*batch), 0.4 * each[labelled].mean())
+    close(loss(*batch, avg_factor=7), each.sum() / 7)
+    weight = torch.rand(labels.shape)
+    expected = (weight * each).sum() / labelled.sum()
+    close(loss(*batch, weight=weight), expected)
+    if name != 'focal':
+        close(build(name, avg_non_ignore=False)(*batch), each.mean())
+    with pytest.raises(ValueError, match='avg_factor'):
+        loss(*batch, avg_factor=4, reduction_override='sum')
+
+
+@every_loss
+def test_class_weights_enter_the_average(name, batch):
+    each = build(name)(*batch, reduction_override='none')
+    pixel = torch.tensor([*WEIGHTS, 0.0])[batch[1].clamp(max=3)]
+    weighted = build(name, class_weight=WEIGHTS)
+    expected = (pixel * each).sum() / pixel.sum()
+    torch.testing.assert_close(weighted(*batch), expected)
+    total = weighted(*batch, reduction_override='sum')
+    torch.testing.assert_close(total, (pixel * each).sum())
+
+
+@every_loss
+@pytest.mark.parametrize('weights', [None, WEIGHTS])
+def test_all_ignored_is_a_connected_zero(name, weights, batch):
+    scores = batch[0].requires_grad_()
+    labels = torch.full_like(batch[1], 255)
+    loss = build(name, class_weight=weights)(scores, labels)
+    loss.backward()
+    assert loss == 0
+    assert (scores.grad == 0).all()
+
+
+@every_loss
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision_under_autocast(name, dtype, batch):
+    scores, labels = batch
+    half = scores.to(dtype).requires_grad_()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        loss = build(name)(half, labels)
+    (1024 * loss).backward()
+    full = scores.to(dtype).float().requires_grad_()
+    (1024 * build(name)(full, labels)).backward()
+    assert loss.dtype == torch.float32
+    assert half.grad.dtype == dtype
+    torch.testing.assert_close(half.grad.float(), full.grad, rtol=2e-2, atol=1)
+
+
+@every_loss
+def test_copies_pickles_and_state_dicts(name, batch):
+    loss = build(name, class_weight=WEIGHTS)
+    expected = loss(*batch)
+    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        torch.testing.assert_close(twin(*batch), expected)
+    # Checkpoints stay interchangeable with those of any other loss.
+    assert loss.state_dict() == {}
+    assert nn.Sequential(loss).load_state_dict({}, strict=True)
+    assert loss.to(torch.device('meta')).class_weight.device.type == 'meta'
+
+
+@pytest.mark.parametrize('name', ['ce', 'focal'])
+@pytest.mark.parametrize('method', ['inverse', 'sqrt', 'median', 'effective'])
+def test_weights_from_statistics(name, method, batch):
+    loss = build(name, class_weight=method)
+    with pytest.raises(RuntimeError, match='ClassStatsHook'):
+        loss(*batch)
+    loss.set_class_stats(STATS)
+    weights = STATS.class_weights(method)
+    torch.testing.assert_close(loss.class_weight, torch.tensor(weights))
+    assert loss(*batch) == build(name, class_weight=weights)(*batch)
+
+
+@pytest.mark.parametrize('kind', ['counts', 'json', 'hook'])
+def test_class_weights_mean_the_same_in_all_losses(kind, tmp_path):
+    others = build('ce', class_weight='median')
+    others.set_class_stats(STATS)
+    STATS.to_json(tmp_path / 'stats.json')
+    counts = {'counts': COUNTS, 'json': tmp_path / 'stats.json'}.get(kind)
+    ours = build('margin', class_weight='median', class_counts=counts)
+    if kind == 'hook':
+        ours.set_class_stats(STATS)
+    # Counts alone do not tell which images show a class.
+    same = torch.allclose(ours.class_weight, others.class_weight)
+    assert same == (kind != 'counts')
+
+
+def test_given_weights_stay_and_counts_alone_are_enough():
+    given, derived = (
+        build('ce', class_weight=weight) for weight in (WEIGHTS, 'inverse')
+    )
+    given.set_class_stats(STATS)
+    for loss in (given, derived):
+        loss.set_class_counts(COUNTS)
+    assert given.class_weight.tolist() == WEIGHTS
+    expected = torch.tensor(STATS.class_weights('inverse'))
+    torch.testing.assert_close(derived.class_weight, expected)
+
+
+@every_loss
+@pytest.mark.parametrize('value', [3, 200, -1])
+def test_a_wrong_label_is_named(name, value, batch):
+    scores, labels = batch
+    labels[0, 3, 3] = value
+    with pytest.raises(ValueError, match=rf'Labels \[{value}\] lie outside'):
+        build(name)(scores, labels)
+
+
+@pytest.mark.parametrize('name', ['ce', 'margin'])
+def test_a_binary_head_has_the_scores_zero_and_its_own(name):
+    scores = torch.randn(2, 1, 4, 5)
+    labels = torch.randint(0, 2, (2, 4, 5))
+    labels[0, 0] = 255
+    loss = build(name)
+    loss.set_class_counts([90, 10])
+    both = torch.cat([torch.zeros_like(scores), scores], 1)
+    assert loss(scores, labels) == loss(both, labels)
+    if name == 'ce':
+        sigmoid = F.binary_cross_entropy_with_logits(
+            scores[:, 0][labels != 255], labels[labels != 255].float()
+        )
+        torch.testing.assert_close(loss(scores, labels), sigmoid)
+
+
+@every_loss
+@pytest.mark.parametrize(
+    ('settings', 'message'),
+    [
+        ({'loss_name': 'margin'}, 'must contain "loss"'),
+        ({'class_weight': 3}, 'class_weight=3'),
+        ({'class_weight': 'root'}, "class_weight='root' is not one of"),
+        ({'class_weight': [1.0, -1.0]}, 'must be finite and not negative'),
+        ({'class_weight': [math.nan, 1.0]}, 'must be finite'),
+        ({'reduction': 'max'}, "reduction='max' is not one of"),
+    ],
+)
+def test_bad_settings(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        build(name, **settings)
+
+
+@every_loss
+def test_a_wrong_number_of_class_weights_is_an_error(name, batch):
+    with pytest.raises(ValueError, match='2 numbers but the head 3 classes'):
+        build(name, class_weight=[1.0, 2.0])(*batch)
 
 
 @pytest.mark.parametrize('update_buffers', [False, True])
@@ -27,11 +192,7 @@ def test_an_average_of_the_weights(tmp_path, update_buffers):
     parts = {key: config[key] for key in config if key != 'custom_imports'}
     runner = Runner(**parts)
     runner.train()
-    (loss,) = (
-        x
-        for x in runner.model.modules()
-        if isinstance(x, MarginCalibrationLoss)
-    )
+    loss = runner.model.decode_head.loss_decode
     # Validation swaps the averages in and out again.
     expected = loss.offset_settings.offsets(loss.class_counts).rho_0k
     torch.testing.assert_close(loss.rho_0k.double().numpy(), expected)

@@ -14,6 +14,7 @@ from mmseg_margin.losses.swap import semantic_heads, swap_losses
 from mmseg_margin.walks import heads_of_config
 
 CE = {'type': 'CrossEntropyLoss'}
+DICE = {'type': 'DiceLoss', 'loss_weight': 3.0}
 
 
 def make_head(kind=FCNHead, num_classes=3, **settings):
@@ -38,21 +39,9 @@ def swapped(objective, **settings):
     ('losses', 'weight'),
     [
         ({**CE, 'loss_weight': 0.4}, 0.4),
-        (
-            [
-                {**CE, 'loss_weight': 1.0},
-                {'type': 'DiceLoss', 'loss_weight': 3.0},
-            ],
-            1.0,
-        ),
-        (
-            [
-                {'type': 'DiceLoss', 'loss_weight': 3.0},
-                {**CE, 'loss_weight': 0.5},
-            ],
-            0.5,
-        ),
-        ([{'type': 'DiceLoss', 'loss_weight': 3.0}], 3.0),
+        ([{**CE, 'loss_weight': 1.0}, DICE], 1.0),
+        ([DICE, {**CE, 'loss_weight': 0.5}], 0.5),
+        ([DICE], 3.0),
     ],
 )
 def test_the_weight_of_the_cross_entropy_is_kept(losses, weight):
@@ -122,21 +111,17 @@ def test_only_the_heads_that_are_named():
     'objective', ['ce', 'margin:backend=eager', 'lovasz', 'dice']
 )
 def test_one_score_of_a_binary_head_is_worth_two(objective):
-    (loss,) = nn.ModuleList(
-        [swapped(objective, num_classes=2, out_channels=1, threshold=0.5)]
-    )
-    for part in loss.modules():
-        if hasattr(part, 'set_class_counts'):
-            part.set_class_counts([5, 11])
+    loss = swapped(objective, num_classes=2, out_channels=1, threshold=0.5)
+    if hasattr(loss, 'set_class_counts'):
+        loss.set_class_counts([5, 11])
     loss.eval()  # in training the margin loss remembers
     scores = torch.randn(2, 1, 4, 4)
     labels = torch.randint(0, 2, (2, 4, 4))
     labels[0, 0] = 255
-    twofold = getattr(loss, 'loss', loss)
     both = torch.cat([torch.zeros_like(scores), scores], 1)
     assert torch.equal(
         loss(scores, labels, ignore_index=255),
-        twofold(both, labels, ignore_index=255),
+        loss(both, labels, ignore_index=255),
     )
     if objective == 'ce':
         sigmoid = CrossEntropyLoss(use_sigmoid=True)

@@ -1,13 +1,11 @@
 """A small network learns the embedded data with every form of the loss."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from mmseg_margin.losses import MarginCalibrationLoss
-from tools.instrument_synthesis import Settings
-from tools.instrument_synthesis.writer import draw
+from tests.embedded import embedded_batch
 
 K = 5
 SETTINGS = {
@@ -16,18 +14,6 @@ SETTINGS = {
     'recommended': dict(preset='recommended'),
     'jaccard': dict(form='jaccard', log_base='e', largest_offset=0.4),
 }
-
-
-@pytest.fixture(scope='module')
-def data():
-    """Images (N, 3, H, W) around zero, and labels (N, H, W)."""
-    settings = Settings(width=48, height=40, train=8, val=1, test=1)
-    pairs = [(image, label) for _, image, label in draw(settings)][:8]
-    images = torch.stack(
-        [torch.from_numpy(np.ascontiguousarray(i)) for i, _ in pairs]
-    )
-    labels = torch.stack([torch.from_numpy(label) for _, label in pairs])
-    return images.permute(0, 3, 1, 2).float() / 64 - 2, labels.long()
 
 
 def network():
@@ -55,8 +41,8 @@ def iou(model, images, labels):
 
 
 @pytest.mark.parametrize('name', SETTINGS)
-def test_it_trains(name, data):
-    images, labels = data
+def test_it_trains(name):
+    images, labels = embedded_batch(8)
     torch.manual_seed(0)
     model = network()
     loss = MarginCalibrationLoss(

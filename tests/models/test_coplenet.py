@@ -1,36 +1,20 @@
 """COPLENet: shape, size, checkpointing, and whether it learns."""
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from mmseg.registry import MODELS
-from torch import Tensor, nn
+from torch import nn
 
 import mmseg_margin.models  # noqa: F401
-from tools.instrument_synthesis import render, sample_scene
+from tests.embedded import embedded_batch
 
 HEAD = dict(type='COPLEHead', num_classes=5, align_corners=False)
-SIZE = (48, 32)
 
 
 def build(**settings: object) -> nn.Sequential:
     backbone = MODELS.build(dict(type='COPLENet', **settings))
     return nn.Sequential(backbone, MODELS.build(HEAD))
-
-
-def embedded_images(number: int) -> tuple[Tensor, Tensor]:
-    """Normalised images (N, 3, H, W) and labels (N, H, W) of the generator."""
-    width, height = SIZE
-    pairs = [
-        render(sample_scene(0, 'train', i, width / height), width, height)
-        for i in range(number)
-    ]
-    images = torch.from_numpy(np.stack([image for image, _ in pairs]))
-    images = images.permute(0, 3, 1, 2).float()
-    labels = np.stack([label for _, label in pairs]).astype(np.int64)
-    std, mean = torch.std_mean(images, dim=(0, 2, 3), keepdim=True)
-    return (images - mean) / std, torch.from_numpy(labels)
 
 
 # 50 x 70 is no multiple of 16, so the skips decide the size going up.
@@ -64,7 +48,7 @@ def test_checkpointing_gives_the_same_gradients():
 
 
 def test_learns_two_images_of_the_embedded_set():
-    images, labels = embedded_images(2)
+    images, labels = embedded_batch(2, 48, 32)
     torch.manual_seed(0)
     network = build()
     optimizer = torch.optim.AdamW(network.parameters(), lr=4e-3)

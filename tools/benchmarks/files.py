@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--files', type=int, default=20_000)
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure, print a table, and return all figures."""
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print a table."""
     init_default_scope('mmseg')
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, 'data')
@@ -51,7 +51,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         table.add_row(name, *(f'{x / args.files:.1f}' for x in figures))
     Console().print(table)
     print(f'one all-reduce of {ALL_REDUCE} bytes, whatever the data set')
-    return results
 
 
 def write_links(root: Path, num_files: int) -> None:

@@ -1,12 +1,10 @@
 """Forward and backward time and peak extra memory of the objectives."""
 
 import argparse
-import json
-import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from mmengine.registry import init_default_scope
 from torch import Tensor
 
 from mmseg_margin.losses import MarginCalibrationLoss
@@ -15,10 +13,10 @@ from mmseg_margin.losses.objectives import OBJECTIVES, build_loss
 from .measuring import (
     Figures,
     Step,
+    add_loss_arguments,
     device,
-    measure,
+    measure_losses,
     parse_shape,
-    print_table,
     random_batch,
     ratio,
 )
@@ -36,35 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--shapes', nargs='+', default=SHAPES, help='NxKxHxW, for each batch'
     )
-    parser.add_argument(
-        '--losses', nargs='+', default=NAMES, choices=NAMES, metavar='NAME'
-    )
-    parser.add_argument('--repeats', type=int, default=9)
-    parser.add_argument('--threads', type=int, default=1)
-    parser.add_argument('--json', type=Path, help='file for the figures')
+    add_loss_arguments(parser, NAMES, repeats=9)
     parser.add_argument('--plot', type=Path, help='picture of the ratios')
 
 
-def run(args: argparse.Namespace) -> dict[str, Figures]:
-    """Measure, print tables, and return all figures."""
-    warnings.simplefilter('ignore')
-    torch.set_num_threads(args.threads)
-    init_default_scope('mmseg')
-    results = {}
-    for shape in args.shapes:
-        scores, labels = random_batch(parse_shape(shape))
-        steps = {
-            name: make_step(build(name, scores.shape[1]), scores, labels)
-            for name in dict.fromkeys(['ce', *args.losses])
-        }
-        results[shape] = measure(steps, args.repeats)
-        print_table(f'{shape}, forward and backward', results[shape])
-        torch.compiler.reset()
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + '\n', 'utf-8')
+def run(args: argparse.Namespace) -> None:
+    """Measure, print tables, and draw a picture of them."""
+    results = measure_losses(args, 'forward and backward', make_steps)
     if args.plot:
         plot(results, args.plot)
-    return results
+
+
+def make_steps(shape: str, names: Sequence[str]) -> dict[str, Step]:
+    scores, labels = random_batch(parse_shape(shape))
+    K = scores.shape[1]
+    return {name: make_step(build(name, K), scores, labels) for name in names}
 
 
 def build(name: str, num_classes: int) -> torch.nn.Module:

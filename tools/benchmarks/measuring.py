@@ -1,11 +1,16 @@
 """Time and peak memory of several ways to do a thing, interleaved."""
 
+import argparse
 import gc
+import json
 import statistics
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
+from mmengine.registry import init_default_scope
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
@@ -14,6 +19,46 @@ from mmseg_margin.errors import SettingError
 
 Step = Callable[[], object]
 Figures = dict[str, dict]
+
+
+def add_arguments(parser: argparse.ArgumentParser, repeats: int) -> None:
+    parser.add_argument('--repeats', type=int, default=repeats)
+    parser.add_argument('--threads', type=int, default=1)
+
+
+def add_loss_arguments(
+    parser: argparse.ArgumentParser, names: Sequence[str], repeats: int
+) -> None:
+    """Those of the subjects that compare losses on batches of any shape."""
+    parser.add_argument(
+        '--losses', nargs='+', default=names, choices=names, metavar='NAME'
+    )
+    add_arguments(parser, repeats)
+    parser.add_argument('--json', type=Path, help='file for the figures')
+
+
+def prepare(args: argparse.Namespace) -> None:
+    warnings.simplefilter('ignore')
+    torch.set_num_threads(args.threads)
+    init_default_scope('mmseg')
+
+
+def measure_losses(
+    args: argparse.Namespace,
+    title: str,
+    make_steps: Callable[[str, Sequence[str]], dict[str, Step]],
+) -> dict[str, Figures]:
+    """Measure cross-entropy and the losses on each shape, and show it."""
+    prepare(args)
+    results = {}
+    for shape in args.shapes:
+        steps = make_steps(shape, list(dict.fromkeys(['ce', *args.losses])))
+        results[shape] = measure(steps, args.repeats)
+        print_table(f'{shape}, {title}', results[shape])
+        torch.compiler.reset()
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + '\n', 'utf-8')
+    return results
 
 
 def device() -> str:

@@ -33,6 +33,8 @@ SIZE = (2048, 1024)
 SMALL = (64, 32)
 LABELS_ONLY = ({'type': 'LoadAnnotations'},)
 WITH_IMAGES = ({'type': 'LoadImageFromFile'}, *LABELS_ONLY)
+# One figure for each repetition.
+Rows = dict[str, np.ndarray]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,31 +48,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure, print tables, and return all figures."""
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print tables."""
     init_default_scope('mmseg')
     if args.folder:
-        return measure_folder(args.folder, args.repeats)
-    results: dict[str, Any] = {}
+        measure_folder(args.folder, args.repeats)
+        return
     with tempfile.TemporaryDirectory() as folder:
         for kind in ('grey', 'palette'):
             root = Path(folder) / kind
             write_labels(root, args.files, SIZE, kind == 'palette')
-            results[kind] = measure(root, args.repeats, args.threads)
-            print_table(kind, results[kind])
+            print_table(kind, *measure(root, args.repeats, args.threads))
         root = Path(folder) / 'many'
         write_labels(root, args.cached_files, SMALL, palette=False)
-        results['cache'] = measure_cache(root, Path(folder) / 'cache')
-    first, second = results['cache'].values()
+        first, second = measure_cache(root, Path(folder) / 'cache')
     print(
         f'{args.cached_files} files: first run {first:.2f} s, '
         f'second run, from the cache, {second:.2f} s'
     )
-    return results
 
 
-def measure(root: Path, repeats: int, threads: int) -> dict[str, Any]:
-    """Milliseconds for a file, interleaved so that all share the noise."""
+def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
+    """Milliseconds for a file, interleaved so that all share the noise.
+
+    And the ratios of some of them, within each repetition.
+    """
     samples = list_annotations(open_labels(root, LABELS_ONLY))
     with_images = list_annotations(open_labels(root, WITH_IMAGES))
     paths = [sample.label_path for sample in samples]
@@ -84,36 +86,35 @@ def measure(root: Path, repeats: int, threads: int) -> dict[str, Any]:
         f'decode, {threads} threads': lambda: for_each(decode, paths, threads),
         f'scan, {threads} threads': lambda: scan(samples, labels, threads),
     }
-    wall: dict[str, list[float]] = {name: [] for name in tasks}
-    cpu: dict[str, list[float]] = {name: [] for name in tasks}
+    both = np.zeros((2, repeats + 1, len(tasks)))
     for repeat in range(repeats + 1):
-        for name, task in tasks.items():
-            start = time.perf_counter(), time.process_time()
+        for column, task in enumerate(tasks.values()):
+            start = clocks()
             task()
-            end = time.perf_counter(), time.process_time()
-            if repeat:  # the first round warms up
-                wall[name].append(1e3 * (end[0] - start[0]) / len(paths))
-                cpu[name].append(1e3 * (end[1] - start[1]) / len(paths))
+            both[:, repeat, column] = 1e3 * (clocks() - start) / len(paths)
+    # The first round warms up.
+    wall, cpu = (dict(zip(tasks, x[1:].T, strict=True)) for x in both)
     ratios = {
-        'scan / decode': ratio(wall, 'scan', 'decode'),
-        'scan / decode, CPU time': ratio(cpu, 'scan', 'decode'),
-        'scan / decode to array': ratio(wall, 'scan', 'decode to array'),
-        'scan with images / scan': ratio(wall, 'scan with images', 'scan'),
-        'scan / users loop': ratio(wall, 'scan', 'users loop'),
-        'scan / users loop, CPU time': ratio(cpu, 'scan', 'users loop'),
-        f'speed-up of {threads} threads': ratio(
-            wall, 'scan', f'scan, {threads} threads'
-        ),
-        f'speed-up of {threads} threads, decode alone': ratio(
-            wall, 'decode', f'decode, {threads} threads'
-        ),
+        'scan / decode': wall['scan'] / wall['decode'],
+        'scan / decode, CPU time': cpu['scan'] / cpu['decode'],
+        'scan / decode to array': wall['scan'] / wall['decode to array'],
+        'scan with images / scan': wall['scan with images'] / wall['scan'],
+        'scan / users loop': wall['scan'] / wall['users loop'],
+        'scan / users loop, CPU time': cpu['scan'] / cpu['users loop'],
+        f'speed-up of {threads} threads': wall['scan']
+        / wall[f'scan, {threads} threads'],
+        f'speed-up of {threads} threads, decode alone': wall['decode']
+        / wall[f'decode, {threads} threads'],
     }
-    times = {name: summary(values) for name, values in wall.items()}
-    times['scan, CPU time'] = summary(cpu['scan'])
-    return {'milliseconds': times, 'ratios': ratios}
+    return wall | {'scan, CPU time': cpu['scan']}, ratios
 
 
-def measure_folder(folder: Path, repeats: int) -> dict[str, float]:
+def clocks() -> np.ndarray:
+    """Time on the wall and of all cores."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def measure_folder(folder: Path, repeats: int) -> None:
     """CPU time of one thread for files of the user's own."""
     dataset = BaseSegDataset(
         data_root=str(folder),
@@ -128,14 +129,13 @@ def measure_folder(folder: Path, repeats: int) -> dict[str, float]:
         sums, _ = scan(samples, LabelRange(None), num_threads=1)
         seconds = time.process_time() - start
         milliseconds.append(1e3 * seconds / len(samples))
-    found = summary(milliseconds)
+    median = statistics.median(milliseconds)
     megapixels = sums[3].sum() / 1e6 / len(samples)
     print(
-        f'{len(samples)} files, CPU time: {found["median"]:.2f} ms a file '
-        f'({found["min"]:.2f}-{found["max"]:.2f}), '
-        f'{found["median"] / megapixels:.2f} ms a megapixel'
+        f'{len(samples)} files, CPU time: {median:.2f} ms a file '
+        f'({min(milliseconds):.2f}-{max(milliseconds):.2f}), '
+        f'{median / megapixels:.2f} ms a megapixel'
     )
-    return found
 
 
 def for_each(
@@ -176,44 +176,27 @@ def count_as_users_do(path: str) -> np.ndarray:
     return np.bincount(label.ravel(), minlength=256)
 
 
-def measure_cache(root: Path, folder: Path) -> dict[str, float]:
+def measure_cache(root: Path, folder: Path) -> list[float]:
     """Seconds of a first and a second run."""
     wait_until_cached()
-    seconds = {}
-    for name in ('first', 'second'):
+    seconds = []
+    for _ in range(2):
         dataset = open_labels(root, WITH_IMAGES)
         start = time.perf_counter()
         collect_stats(dataset, LabelRange(None), StatsCache(folder))
-        seconds[name] = time.perf_counter() - start
+        seconds.append(time.perf_counter() - start)
     return seconds
 
 
-def ratio(
-    times: dict[str, list[float]], above: str, below: str
-) -> dict[str, float]:
-    """Median and spread of the ratios within each repetition."""
-    pairs = zip(times[above], times[below], strict=True)
-    return summary([a / b for a, b in pairs])
-
-
-def summary(values: list[float]) -> dict[str, float]:
-    """Median, least and most."""
-    return {
-        'median': statistics.median(values),
-        'min': min(values),
-        'max': max(values),
-    }
-
-
-def print_table(kind: str, result: dict[str, Any]) -> None:
+def print_table(kind: str, milliseconds: Rows, ratios: Rows) -> None:
     """Times and ratios of one kind of labels."""
     width, height = SIZE
     table = Table(title=f'{kind} PNGs of {width}x{height}')
     for column in ('', 'median', 'min', 'max'):
         table.add_column(column, justify='right' if column else 'left')
-    for section, unit in (('milliseconds', ' (ms per file)'), ('ratios', '')):
-        for name, values in result[section].items():
-            cells = [f'{value:.3f}' for value in values.values()]
-            table.add_row(name + unit, *cells)
+    for rows, unit in ((milliseconds, ' (ms per file)'), (ratios, '')):
+        for name, values in rows.items():
+            figures = np.median(values), values.min(), values.max()
+            table.add_row(name + unit, *(f'{x:.3f}' for x in figures))
         table.add_section()
     Console().print(table)

@@ -1,12 +1,8 @@
 """The loss stage of a head: up-sampling, loss, accuracy and backward."""
 
 import argparse
-import json
-import warnings
-from pathlib import Path
+from collections.abc import Sequence
 
-import torch
-from mmengine.registry import init_default_scope
 from mmseg.models.losses import accuracy
 from mmseg.models.utils import resize
 from torch import Tensor
@@ -15,11 +11,10 @@ from mmseg_margin.losses.fused_stage import fusable
 
 from .loss import OURS, build
 from .measuring import (
-    Figures,
     Step,
-    measure,
+    add_loss_arguments,
+    measure_losses,
     parse_shape,
-    print_table,
     random_batch,
 )
 
@@ -41,36 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=SHAPES,
         help='NxKxHxWxS, for each batch; S is the scale of the up-sampling',
     )
-    names = [*MMSEG, *FUSED]
-    parser.add_argument(
-        '--losses', nargs='+', default=names, choices=names, metavar='NAME'
-    )
-    parser.add_argument('--repeats', type=int, default=7)
-    parser.add_argument('--threads', type=int, default=1)
-    parser.add_argument('--json', type=Path, help='file for the figures')
+    add_loss_arguments(parser, [*MMSEG, *FUSED], repeats=7)
 
 
-def run(args: argparse.Namespace) -> dict[str, Figures]:
-    """Measure, print tables, and return all figures."""
-    warnings.simplefilter('ignore')
-    torch.set_num_threads(args.threads)
-    init_default_scope('mmseg')
-    results = {}
-    for shape in args.shapes:
-        *sizes, scale = parse_shape(shape, 'NxKxHxWxS')
-        low, labels = random_batch(sizes, scale)
-        results[shape] = measure(
-            {
-                name: make_stage(name, low, labels)
-                for name in dict.fromkeys(['ce', *args.losses])
-            },
-            args.repeats,
-        )
-        print_table(f'{shape}, loss stage', results[shape])
-        torch.compiler.reset()
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + '\n', 'utf-8')
-    return results
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print tables."""
+    measure_losses(args, 'loss stage', make_stages)
+
+
+def make_stages(shape: str, names: Sequence[str]) -> dict[str, Step]:
+    *sizes, scale = parse_shape(shape, 'NxKxHxWxS')
+    batch = random_batch(sizes, scale)
+    return {name: make_stage(name, *batch) for name in names}
 
 
 def make_stage(name: str, low: Tensor, labels: Tensor) -> Step:

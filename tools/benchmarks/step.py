@@ -1,14 +1,12 @@
 """A whole training step, with and without fused loss stages."""
 
 import argparse
-import warnings
 from types import SimpleNamespace
 
 import torch
 from mmengine.config import Config
 from mmengine.hub import get_config
 from mmengine.model import revert_sync_batchnorm
-from mmengine.registry import init_default_scope
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -19,14 +17,8 @@ from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import terms_of
 from mmseg_margin.losses.swap import swap_losses
 
-from .measuring import (
-    Figures,
-    Step,
-    device,
-    measure,
-    parse_shape,
-    print_table,
-)
+from . import measuring
+from .measuring import Step, device, parse_shape
 
 CONFIGS = [
     'mmseg::deeplabv3plus/'
@@ -38,31 +30,25 @@ CONFIGS = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--configs', nargs='+', default=CONFIGS)
     parser.add_argument('--shape', default='2x256x512', help='NxHxW')
-    parser.add_argument('--repeats', type=int, default=3)
-    parser.add_argument('--threads', type=int, default=1)
+    measuring.add_arguments(parser, repeats=3)
 
 
-def run(args: argparse.Namespace) -> dict[str, Figures]:
-    """Measure, print tables, and return all figures."""
-    warnings.simplefilter('ignore')
-    torch.set_num_threads(args.threads)
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print tables."""
     switch_on()
-    init_default_scope('mmseg')
-    results = {}
+    measuring.prepare(args)
     for name in args.configs:
         config = get_config(name) if '::' in name else Config.fromfile(name)
+        sizes = parse_shape(args.shape, 'NxHxW')
         steps = {
-            label: make_step(config, parse_shape(args.shape, 'NxHxW'), *how)
-            for label, how in {
-                'ce': ('ce', False),
-                'ce, fused': ('ce', True),
-                'margin': ('margin', False),
-                'margin, fused': ('margin', True),
-            }.items()
+            f'{loss}, fused' if fused else loss: make_step(
+                config, sizes, loss, fused
+            )
+            for loss in ('ce', 'margin')
+            for fused in (False, True)
         }
-        results[name] = measure(steps, args.repeats)
-        print_table(f'{name}, {args.shape}, step', results[name])
-    return results
+        figures = measuring.measure(steps, args.repeats)
+        measuring.print_table(f'{name}, {args.shape}, step', figures)
 
 
 def make_step(

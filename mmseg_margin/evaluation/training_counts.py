@@ -1,17 +1,66 @@
 """Class counts of the training set for metrics, in training and in tests."""
 
+from collections.abc import Sequence
+from os import PathLike
+
+import numpy as np
 from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmseg.registry import HOOKS
+from numpy.typing import NDArray
 
-from mmseg_margin.errors import DataSetError
+from mmseg_margin.errors import DataSetError, SettingError
 from mmseg_margin.stats import (
     ClassStats,
     StatsCache,
     check_labels,
     stats_of_checkpoint,
 )
+
+
+class TakesClassCounts:
+    """For a metric that needs the class counts of the training set.
+
+    Args:
+        class_counts: Labelled pixels of the training set: a list or the path
+            to a ClassStats JSON. None: a hook calls the setter.
+        kwargs: Those of the metric.
+    """
+
+    class_counts: NDArray[np.int64] | None = None
+
+    def __init__(
+        self,
+        class_counts: Sequence[int] | str | PathLike[str] | None = None,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(class_counts, (str, PathLike)):
+            class_counts = ClassStats.from_json(class_counts).counts
+        if class_counts is not None:
+            self.set_class_counts(class_counts)
+
+    def set_class_counts(self, counts: Sequence[int]) -> None:
+        """Take labelled pixels per class of the training set, (K,)."""
+        self.class_counts = np.asarray(counts, dtype=np.int64)
+
+    def counts_of(self, num_classes: int) -> NDArray[np.int64]:
+        """The counts, if they are there and fit the evaluated data set."""
+        if self.class_counts is None:
+            raise SettingError(
+                f'{type(self).__name__} has no class counts of the training '
+                'set: give class_counts=, test a checkpoint that was trained '
+                "with ClassStatsHook, or add dict(type='TrainingCountsHook') "
+                'to custom_hooks.'
+            )
+        if len(self.class_counts) != num_classes:
+            raise SettingError(
+                f'class_counts has {len(self.class_counts)} entries, but the '
+                f'data set has {num_classes} classes: count the training set '
+                'of this config.'
+            )
+        return self.class_counts
 
 
 @HOOKS.register_module()
@@ -37,18 +86,17 @@ class TrainingCountsHook(Hook):
         self._loaded = stats_of_checkpoint(checkpoint.get('meta') or {})
 
     def before_val_epoch(self, runner: Runner) -> None:
-        """Serve the metrics of a validation."""
         self._serve(runner, runner.val_loop.evaluator)
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Serve the metrics of a test."""
         self._serve(runner, runner.test_loop.evaluator)
 
     def _serve(self, runner: Runner, evaluator: Evaluator) -> None:
         metrics = [
             metric
             for metric in evaluator.metrics
-            if getattr(metric, 'needs_class_counts', False)
+            if isinstance(metric, TakesClassCounts)
+            and metric.class_counts is None
         ]
         if not metrics:
             return
