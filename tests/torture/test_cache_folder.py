@@ -74,7 +74,7 @@ def test_files_of_another_user(tmp_path, monkeypatch, record_property):
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     cache = StatsCache()
     cache.store(STATS)
-    draft = cache.folder / f'.{KEY}.{"0" * 32}.tmp'
+    draft = cache.folder / f'.{KEY}.stats.{"0" * 32}.tmp'
     draft.write_text('{')
     os.utime(draft, (0, 0))
     for path in (draft, cache.path_of(KEY)):
