@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from mmengine.registry import init_default_scope
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -16,7 +15,6 @@ from mmseg_margin.hooks import FusedLossHook
 from tests.hooks.builders import ON_CPU, head
 from tests.processes import run_ranks
 from tests.small_training import PLAIN, train, training_config
-from tests.stats.builders import write_set
 
 COUNTS = [900, 80, 15, 5]
 MARGIN = {
@@ -45,7 +43,6 @@ class Heads(nn.Module):
 
     def __init__(self, *configs):
         super().__init__()
-        init_default_scope('mmseg')
         self.decode_head = nn.ModuleList(map(MODELS.build, configs))
 
 
@@ -159,11 +156,6 @@ def small_config(root, work_dir, fused):
         *[{'type': 'FusedLossHook'}] * fused,
     ]
     return config
-
-
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-    return write_set(tmp_path_factory.mktemp('set'), 6)
 
 
 def test_a_training_ends_with_the_same_weights(root, tmp_path):

@@ -12,7 +12,6 @@ from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.walks import registered_name
 from tests.processes import run_ranks
 from tests.small_training import add_validation, same_weights, training_config
-from tests.stats.builders import write_set
 
 EAGER = 'margin:backend=eager'
 DDP = {
@@ -23,11 +22,6 @@ DDP = {
         'broadcast_buffers': False,
     },
 }
-
-
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-    return write_set(tmp_path_factory.mktemp('data'), 4)
 
 
 def plain_config(root, folder):

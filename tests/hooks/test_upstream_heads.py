@@ -7,7 +7,6 @@ import mmcv
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import init_default_scope
 from mmseg.registry import HOOKS, MODELS
 
 import mmseg_margin  # noqa: F401  (registers hooks and losses)
@@ -32,11 +31,6 @@ SERVED = [row for row in ROWS if row.heads != 'refused']
 BUILDABLE = [row for row in SERVED if 'mmpretrain' not in row.remark]
 EVERY = 6
 EAGER = 'margin:backend=eager'
-
-
-@pytest.fixture(autouse=True)
-def _scope():
-    init_default_scope('mmseg')
 
 
 def counted(num_classes):

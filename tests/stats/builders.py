@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mmengine.fileio import LocalBackend, register_backend
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
@@ -33,19 +32,6 @@ ADAM7 = (
 LABELS = LabelRange(None)
 
 
-class CountingBackend(LocalBackend):
-    """Reads local files and remembers which."""
-
-    read: list[str] = []
-
-    def get(self, filepath: str) -> bytes:
-        self.read.append(str(filepath))
-        return super().get(filepath)
-
-
-register_backend('counting', CountingBackend, force=True)
-
-
 def write_set(
     root: Path,
     num_files: int = 6,
@@ -67,6 +53,17 @@ def write_label_file(root: Path, index: int, pixels: np.ndarray) -> Path:
     path = root / 'ann' / f'{index:04d}.png'
     Image.fromarray(pixels).save(path)
     return path
+
+
+def spoil_labels(root: Path) -> None:
+    """Five labels: cut off, missing, empty, no image, no class."""
+    paths = [root / 'ann' / f'{index:04d}.png' for index in range(4)]
+    whole = paths[0].read_bytes()
+    paths[0].write_bytes(whole[: len(whole) // 2])
+    paths[1].unlink()
+    paths[2].write_bytes(b'')
+    paths[3].write_bytes(bytes(500))
+    write_label_file(root, 4, np.full(SIZE[::-1], 200, np.uint8))
 
 
 def encode(pixels: np.ndarray, fmt: str = 'PNG', **options: Any) -> bytes:

@@ -18,6 +18,7 @@ from tests.stats.builders import (
     model_config,
     open_set,
     report_on,
+    spoil_labels,
     write_label_file,
     write_set,
 )
@@ -37,14 +38,8 @@ def test_a_good_set(root):
 
 def test_all_bad_files_in_one_report(tmp_path):
     root = write_set(tmp_path, 12)
-    ann = root / 'ann'
-    whole = (ann / '0000.png').read_bytes()
-    (ann / '0000.png').write_bytes(whole[: len(whole) // 2])
-    (ann / '0001.png').unlink()
-    (ann / '0002.png').write_bytes(b'')
-    (ann / '0003.png').write_bytes(bytes(500))
-    write_label_file(root, 4, np.full(SHAPE, 200, np.uint8))
-    (ann / '0005.png').write_bytes(bomb_png(60000))
+    spoil_labels(root)
+    (root / 'ann' / '0005.png').write_bytes(bomb_png(60000))
     write_label_file(root, 6, np.zeros((*SHAPE, 3), np.uint8))
     write_label_file(root, 7, np.zeros((8, 8), np.uint8))
     (root / 'img' / '0008.png').write_bytes(b'')
