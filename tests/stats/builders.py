@@ -23,6 +23,7 @@ from tests.layouts import label_array, write_image, write_label
 
 CLASSES = ('sky', 'road', 'tree', 'car')
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
+PREFIXES = ('img_path', 'seg_map_path')
 SIZE = (48, 32)
 # First column and row, and the steps, of each pass of an interlaced PNG.
 ADAM7 = (
@@ -37,14 +38,12 @@ def write_set(
     num_files: int = 6,
     values: Sequence[int] = (0, 1, 2, 3, 255),
     size: tuple[int, int] = SIZE,
-    palette: bool = False,
 ) -> Path:
     """Images in ``img``, labels of the same name in ``ann``."""
     for index in range(num_files):
         name = f'{index:04d}.png'
         write_image(root / 'img' / name, size, index)
-        label = label_array(size, values, index)
-        write_label(root / 'ann' / name, label, palette)
+        write_label(root / 'ann' / name, label_array(size, values, index))
     return root
 
 
@@ -120,13 +119,15 @@ def open_set(
     classes: Sequence[str] | None = CLASSES,
     pipeline: Sequence[Any] = PIPELINE,
     img_suffix: str = '.png',
+    kind: type[BaseSegDataset] = BaseSegDataset,
+    folders: tuple[str, str] = ('img', 'ann'),
     **kwargs: Any,
 ) -> BaseSegDataset:
-    """The data set that :func:`write_set` wrote."""
-    return BaseSegDataset(
+    """The data set that :func:`write_set` wrote, or one of another kind."""
+    return kind(
         data_root=str(root),
         img_suffix=img_suffix,
-        data_prefix={'img_path': 'img', 'seg_map_path': 'ann'},
+        data_prefix=dict(zip(PREFIXES, folders, strict=True)),
         metainfo={'classes': classes} if classes else None,
         pipeline=list(pipeline),
         **kwargs,
