@@ -1,15 +1,11 @@
 """ClassStatsHook inside a real Runner on one process."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from mmseg.models.losses import CrossEntropyLoss
 from torch import nn
 
-from mmseg_margin.errors import DataSetError
 from mmseg_margin.functional import margin_offsets
 from mmseg_margin.hooks import ClassStatsHook
 from mmseg_margin.hooks.class_stats_hook import (
@@ -114,46 +110,6 @@ def test_nothing_happens_without_training(root, tmp_path):
 def test_bad_arguments(argument):
     with pytest.raises(ValueError, match=f"{argument}='log' is not one of"):
         ClassStatsHook(**{argument: 'log'})
-
-
-@pytest.mark.skipif(
-    not hasattr(os, 'fork') or os.geteuid() != 0,
-    reason='needs root, to become a user who may not write',
-)
-@pytest.mark.skipif(
-    not all(
-        folder.stat().st_mode & 0o001
-        for path in (Path(__file__), Path(os.__file__))
-        for folder in path.parents
-    ),
-    reason='the project or Python is in a folder closed to other users',
-)
-def test_read_only_data_and_no_cache_folder(root, tmp_path):
-    """As a user who may write nowhere but into the work dir."""
-    (root / 'ann' / '0001.png').chmod(0)
-    work_dir = tmp_path / 'w'
-    work_dir.mkdir()
-    os.chown(work_dir, 65534, 65534)
-    for folder in (tmp_path, root, root / 'ann'):
-        folder.chmod(0o755)
-    for folder in tmp_path.parents:
-        # pytest's own folders are closed to others, however many there are.
-        folder.chmod(folder.stat().st_mode | 0o111)
-    before = sorted(root.rglob('*'))
-    child = os.fork()
-    if child == 0:
-        os.setuid(65534)
-        hook = {'cache_dir': str(root / 'cache')}
-        try:
-            make_runner(root, work_dir, hook=hook).train()
-        except DataSetError as error:
-            (work_dir / 'report').write_text(str(error))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    report = (work_dir / 'report').read_text()
-    assert '0001.png: Permission denied' in report
-    assert sorted(root.rglob('*')) == before
 
 
 @pytest.mark.parametrize(

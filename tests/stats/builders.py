@@ -109,11 +109,6 @@ def png_chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack('>I', len(data)) + name + data + checksum
 
 
-def bomb_png(side: int) -> bytes:
-    """A small file that declares a huge square image."""
-    return write_png(np.zeros((1, 1), np.uint8), (side, side))
-
-
 def open_set(
     root: Path,
     classes: Sequence[str] | None = CLASSES,

@@ -8,7 +8,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from mmengine.logging import MMLogger
 
 from mmseg_margin.stats import Provenance, StatsCache
 from tests.stats.test_class_stats import STATS as STATS_OF_STREETS
@@ -20,7 +19,6 @@ STATS = replace(STATS_OF_STREETS, provenance=Provenance(fingerprint=KEY))
 
 @pytest.fixture
 def cache(tmp_path):
-    MMLogger.get_instance('cache folder')
     cache = StatsCache(tmp_path / 'cache')
     cache.store(STATS)
     return cache

@@ -12,7 +12,6 @@ import pytest
 import torch
 from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
-from mmengine.registry import init_default_scope
 from mmengine.runner import CheckpointLoader, save_checkpoint
 
 from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
@@ -141,7 +140,6 @@ def test_earlier_files_survive(name, code, request, tmp_path, record_property):
 def test_cache_on_a_full_disk_does_not_stop_a_scan(
     disk, tmp_path, record_property
 ):
-    init_default_scope('mmseg')
     log = tmp_path / 'log'
     MMLogger.get_instance('full disk', log_file=str(log))
     root = write_set(tmp_path / 'data')

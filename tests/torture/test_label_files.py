@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mmengine.registry import init_default_scope
 from PIL import Image
 
 from mmseg_margin.stats import LabelRange
@@ -56,7 +55,6 @@ def count_with_pillow(content: bytes) -> np.ndarray | None:
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     """A data set of as many images as are scanned together."""
-    init_default_scope('mmseg')
     root = tmp_path_factory.mktemp('hostile')
     (root / 'img').mkdir()
     for index in range(FILES_PER_SCAN):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mmengine.logging import MMLogger
 
 from mmseg_margin.stats import (
     WEIGHT_METHODS,
@@ -86,7 +85,6 @@ def check_use(stats: ClassStats) -> None:
 
 @pytest.mark.filterwarnings('ignore')
 def test_refused_by_name_or_true(tmp_path, record_property):
-    MMLogger.get_instance('statistics files')
     tried: Counter = Counter()
     path = tmp_path / 'stats.json'
 
