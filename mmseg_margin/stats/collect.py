@@ -11,7 +11,6 @@ from mmengine.logging import print_log
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.terminal import printable
 from mmseg_margin.version import __version__
-from mmseg_margin.walks import leaf_datasets
 
 from .annotations import (
     Annotations,
@@ -56,9 +55,9 @@ def collect_stats(
         known: Earlier statistics, taken if the data set is still the same.
         num_threads: Threads of each rank; the cores of the machine if None.
     """
-    leaves = leaf_datasets(dataset)
-    source = ' + '.join(dict.fromkeys(type(x).__name__ for x in leaves))
     annotations = list_annotations(dataset)
+    leaves = [leaf for leaf, _ in annotations.leaves]
+    source = ' + '.join(dict.fromkeys(type(x).__name__ for x in leaves))
     if not annotations:
         raise DataSetError(
             f'{source} has no samples: check data_root, data_prefix, the '
