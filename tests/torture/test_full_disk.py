@@ -12,7 +12,7 @@ import pytest
 import torch
 from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
-from mmengine.runner import CheckpointLoader, save_checkpoint
+from mmengine.runner import save_checkpoint
 
 from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
 from mmseg_margin.stats import (
@@ -27,6 +27,7 @@ from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
 from tests.small_training import training_config
 from tests.stats.builders import LABELS, open_set, write_set
+from tests.test_checkpoints import load
 from tools.converters.camvid import convert_camvid
 
 NAMES = [f'class {i} {"x" * 500}' for i in range(19)]
@@ -168,7 +169,7 @@ def test_training_on_a_full_disk(disk, tmp_path, record_property):
     checkpoints = sorted(work_dir.glob('*.pth'))
     assert checkpoints
     for path in checkpoints:
-        CheckpointLoader.load_checkpoint(str(path), 'cpu')
+        load(path)
     options = ['-o', 'remount,size=64m', str(disk)]
     subprocess.run(['mount', *options], check=True)
     code, said = run_python(tmp_path, *command, '--resume')
