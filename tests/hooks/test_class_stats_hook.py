@@ -13,7 +13,6 @@ from mmseg_margin.hooks.class_stats_hook import (
     margin_settings,
     modules_with,
 )
-from mmseg_margin.losses import WeightedCrossEntropyLoss
 from mmseg_margin.stats import ClassStats, class_weights
 from tests.hooks.builders import (
     COUNTING,
@@ -27,6 +26,7 @@ from tests.hooks.builders import (
 from tests.stats.builders import write_label_file, write_set
 
 CE = {'type': 'CrossEntropyLoss'}
+WEIGHTED_CE = {'type': 'WeightedCrossEntropyLoss'}
 STATS = ClassStats(['a', 'b'], [30, 70], [3, 4], [60, 90])
 
 
@@ -113,20 +113,23 @@ def test_bad_arguments(argument):
 
 
 @pytest.mark.parametrize(
-    ('method', 'avg_non_ignore'), [('inverse', False), ('median', True)]
+    ('loss', 'hook', 'method'),
+    [
+        (CE, {'class_weight': 'inverse'}, 'inverse'),
+        ({**CE, 'avg_non_ignore': True}, {'class_weight': 'median'}, 'median'),
+        ({**WEIGHTED_CE, 'class_weight': 'median'}, {}, 'median'),
+    ],
 )
-def test_class_weight_of_cross_entropy(
-    root, tmp_path, counts, method, avg_non_ignore
-):
-    loss = {**CE, 'avg_non_ignore': avg_non_ignore}
-    hook = {'class_weight': method}
+def test_class_weights(root, tmp_path, counts, loss, hook, method):
+    """Of mmseg's loss, and of the one that asks for them by itself."""
     runner = make_runner(root, tmp_path / 'w', loss, hook)
     runner.train()
-    (found,) = losses(runner.model, CrossEntropyLoss)
+    found = runner.model.decode_head.loss_decode.class_weight
     # Every image shows every class, so that both kinds of share agree.
     expected = class_weights(counts, method)
-    assert found.class_weight == pytest.approx(expected)
-    assert cells_of(runner, 'car')[-1] == f'{expected[3]:.4g}'
+    assert [float(weight) for weight in found] == pytest.approx(expected)
+    if hook:
+        assert cells_of(runner, 'car')[-1] == f'{expected[3]:.4g}'
 
 
 def test_class_weight_leaves_others_alone(root, tmp_path):
@@ -151,16 +154,6 @@ def test_class_weight_leaves_others_alone(root, tmp_path):
     log = log_of(runner)
     assert 'auxiliary_head.0.loss_decode has a class_weight of its own' in log
     assert 'auxiliary_head.1.loss_decode is not a softmax' in log
-
-
-def test_weighted_loss_of_this_package(root, tmp_path):
-    loss = {'type': 'WeightedCrossEntropyLoss', 'class_weight': 'median'}
-    runner = make_runner(root, tmp_path / 'w', loss)
-    runner.train()
-    (found,) = losses(runner.model, WeightedCrossEntropyLoss)
-    (hook,) = (x for x in runner.hooks if isinstance(x, ClassStatsHook))
-    expected = hook.stats.class_weights('median')
-    assert found.class_weight.tolist() == pytest.approx(expected)
 
 
 def model_with(loss: nn.Module) -> nn.Module:
