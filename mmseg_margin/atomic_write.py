@@ -20,11 +20,20 @@ def atomic_write(path: StrPath) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target  # a device or a pipe cannot be replaced
         return
-    draft = target.with_name(f'.{target.name}.{uuid.uuid4().hex}.tmp')
+    with atomic_replace(target) as draft:
+        yield draft
+
+
+@contextmanager
+def atomic_replace(path: Path) -> Iterator[Path]:
+    """The same, but whatever stands there gives way, be it a link."""
+    draft = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.tmp')
     try:
         yield draft
-        _write_back(draft)
-        os.replace(draft, target)
+        # The bytes have to be on the disk before the name is.
+        with draft.open('rb') as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -33,9 +42,3 @@ def atomic_write_text(path: StrPath, text: str) -> None:
     """Write a text file in UTF-8, whole or not at all."""
     with atomic_write(path) as draft:
         draft.write_text(text, encoding='utf-8')
-
-
-def _write_back(path: Path) -> None:
-    """Make sure that the bytes are on the disk before the name is."""
-    with path.open('rb') as file:
-        os.fsync(file.fileno())

@@ -2,7 +2,7 @@
 
 Importing this changes nothing. :func:`switch_on` does; the tools call it, and
 configs for other tools import :mod:`mmseg_margin.safe_checkpoints`. What is
-only reached for inside mmengine, mmseg, Optuna and Pillow follows after it.
+only reached for inside mmengine, mmseg and Optuna follows after it.
 """
 
 import functools
@@ -271,22 +271,6 @@ def go_on_with_trial(study: Any, trial: Any) -> Any:
     from optuna.trial import Trial
 
     return Trial(study, trial._trial_id)
-
-
-def decode_into(pixels: Any, image: Any) -> bool:
-    """Let Pillow decode a PNG into zeros of ours, one byte for each pixel.
-
-    It has no other way to read an image without copying it. False if that
-    did not work, because another Pillow takes memory of its own.
-    """
-    from PIL import Image
-
-    target = Image.frombuffer(
-        image.mode, image.size, pixels, 'raw', image.mode, 0, 1
-    )
-    image.im = target.im
-    image.load()
-    return image.im is target.im
 
 
 def has_stock_loss_stage(head: Any) -> bool:

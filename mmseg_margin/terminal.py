@@ -12,13 +12,8 @@ def printable(text: str) -> str:
         >>> printable('road\x1b[2J')
         'road\\x1b[2J'
     """
-    if text.isprintable():
-        return text
     return ''.join(
-        char
-        if char.isprintable()
-        else char.encode('unicode_escape').decode('ascii')
-        for char in text
+        char if char.isprintable() else ascii(char)[1:-1] for char in text
     )
 
 

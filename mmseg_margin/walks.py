@@ -54,7 +54,8 @@ def leaf_datasets(dataset: Any) -> list[Any]:
 
 
 def add_hook(cfg: Config, name: str, **settings: Any) -> None:
-    """Append a hook, or give new settings to the one there is."""
+    """Append a hook of ours, or give new settings to the one there is."""
+    add_import(cfg, 'mmseg_margin')
     hooks = as_list(cfg.get('custom_hooks'))
     for hook in hooks:
         if registered_name(hook) == name:

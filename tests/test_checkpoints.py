@@ -40,7 +40,7 @@ def write_program(path: Path, trace: Path, **options) -> None:
 
 
 def load(path: Path) -> dict:
-    return CheckpointLoader.load_checkpoint(str(path), 'cpu')
+    return CheckpointLoader.load_checkpoint(str(path), 'cpu', logger='silent')
 
 
 @pytest.mark.parametrize('as_zip', [True, False])

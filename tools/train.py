@@ -3,7 +3,6 @@
 import argparse
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
-from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling import flags
@@ -15,6 +14,7 @@ from mmseg_margin.tooling.launch import (
     prepare_for_device,
 )
 from mmseg_margin.tooling.ranks import watch_ranks
+from mmseg_margin.walks import add_hook
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.loss:
         train_with(cfg, args.loss, args.loss_heads)
     if not args.no_fused_loss:
-        add_fused_loss_hook(cfg)
+        add_hook(cfg, 'FusedLossHook')
     cfg.resume = args.resume
     if args.amp:
         flags.use_amp(cfg)

@@ -14,7 +14,6 @@ from mmengine.hooks import Hook
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import SettingError
-from mmseg_margin.hooks.fused_loss_hook import add_fused_loss_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.tooling import flags
@@ -53,7 +52,7 @@ def run_config(
     """The config of one run, which differs in objective and seed alone."""
     cfg = copy.deepcopy(base)
     train_with(cfg, run.objective)
-    add_fused_loss_hook(cfg)
+    add_hook(cfg, 'FusedLossHook')
     cfg.comparison = ConfigDict(name=run.name, seed=run.seed)
     cfg.work_dir = str(run.folder)
     cfg.load_from = init.format(seed=run.seed) if init else None

@@ -114,12 +114,12 @@ class ClassStatsHook(Hook):
         if report.errors or report.warnings:
             runner.logger.warning(str(report))
         self.stats = report.stats
-        receivers = give_stats(model, report.stats, not report.errors)
+        give_stats(model, report.stats, not report.errors)
         weights = None
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)
             set_class_weights(model, weights)
-        settings = margin_settings(receivers)
+        settings = margin_settings(model)
         table = format_table(report.stats, **settings, weights=weights)
         print_log(table, logger='current')
         states = meta.get(STATE_KEY, {})
@@ -145,24 +145,19 @@ def modules_with(model: nn.Module, method: str) -> Iterator[tuple[str, Any]]:
 
 def give_stats(
     model: nn.Module, stats: ClassStats, labels_checked: bool = False
-) -> list[Any]:
-    """Give every module that accepts them the statistics; returns those.
+) -> None:
+    """Give every module that accepts them the statistics.
 
     A loss with an attribute ``labels_checked`` is told whether every label of
     the data set is known to be valid.
     """
-    receivers = []
     for _, module in modules(model):
         if hasattr(module, 'set_class_stats'):
             module.set_class_stats(stats)
         elif hasattr(module, 'set_class_counts'):
             module.set_class_counts(stats.counts)
-        else:
-            continue
         if hasattr(module, 'labels_checked'):
             module.labels_checked = labels_checked
-        receivers.append(module)
-    return receivers
 
 
 def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
@@ -191,9 +186,8 @@ def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
             )
 
 
-def margin_settings(receivers: Sequence[Any]) -> dict[str, float]:
+def margin_settings(model: nn.Module) -> dict[str, float]:
     """``tau`` and ``upsilon`` of the first loss that has them."""
-    for loss in receivers:
-        if hasattr(loss, 'tau') and hasattr(loss, 'upsilon'):
-            return {'tau': loss.tau, 'upsilon': loss.upsilon}
+    for _, loss in modules_with(model, 'upsilon'):
+        return {'tau': loss.tau, 'upsilon': loss.upsilon}
     return {}

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
@@ -14,7 +13,7 @@ from mmseg_margin.losses.fused_stage import (
     losses_of,
     why_not_fused,
 )
-from mmseg_margin.walks import add_hook, add_import, heads_of_model
+from mmseg_margin.walks import heads_of_model
 
 
 @HOOKS.register_module()
@@ -55,9 +54,3 @@ class FusedLossHook(Hook):
     def after_train(self, runner: Any) -> None:
         for head in heads_of_model(runner.model).values():
             restore_loss_stage(head)
-
-
-def add_fused_loss_hook(cfg: Config) -> None:
-    """Let a config train with fused loss stages, wherever it is read."""
-    add_import(cfg, 'mmseg_margin')
-    add_hook(cfg, 'FusedLossHook')

@@ -14,7 +14,7 @@ from mmseg_margin.losses.objectives import (
     terms_of,
 )
 from mmseg_margin.losses.swap import semantic_heads, swap_losses
-from mmseg_margin.walks import add_hook, add_import, as_list, heads_of_config
+from mmseg_margin.walks import add_hook, as_list, heads_of_config
 
 
 @HOOKS.register_module()
@@ -78,7 +78,6 @@ def train_with(
     terms = terms_of(loss)
     found = heads_of_config(cfg.model)
     semantic_heads(found, terms, as_list(heads) or None)
-    add_import(cfg, 'mmseg_margin')
     add_hook(cfg, 'SwapLossHook', loss=loss, heads=heads)
     if need_statistics(terms):
         add_hook(cfg, 'ClassStatsHook')

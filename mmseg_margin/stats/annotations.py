@@ -15,8 +15,6 @@ from mmseg_margin.errors import DataSetError
 
 from .loaders import Info, PipelineLoader, fastest_loader
 
-MODULUS = 2**256
-
 
 @dataclass(frozen=True)
 class Annotation:
@@ -109,7 +107,7 @@ class FileStates:
 
     def __add__(self, other: 'FileStates') -> 'FileStates':
         return FileStates(
-            (self.digest + other.digest) % MODULUS,
+            self.digest + other.digest,
             self.mappings | other.mappings,
             self.are_certain and other.are_certain,
             max(self.newest, other.newest),

@@ -12,20 +12,20 @@ import os
 import re
 import stat
 import time
-import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mmengine.logging import print_log
 
+from mmseg_margin.atomic_write import atomic_replace
 from mmseg_margin.terminal import printable
 
 from .class_stats import LONGEST_TEXT, ClassStats
 
 META_KEY = 'class_stats'  # in the checkpoint
 ABANDONED_AFTER_SECONDS = 3600
-DRAFT = re.compile(r'\.[0-9a-f]{64}\.[0-9a-f]{32}\.tmp')
+DRAFT = re.compile(r'\.[0-9a-f]{64}\.stats\.[0-9a-f]{32}\.tmp')
 NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
 NO_WAITING = getattr(os, 'O_NONBLOCK', 0)  # for the other end of a pipe
 
@@ -71,17 +71,10 @@ class StatsCache:
     def store(self, stats: ClassStats) -> None:
         """Write under the statistics' fingerprint, whole or not at all."""
         content, key = stats.dumps().encode(), stats.provenance.fingerprint
-        draft = self.folder / f'.{key}.{uuid.uuid4().hex}.tmp'
         try:
             self._prepare_folder()
-            try:
-                with open(draft, 'xb') as file:
-                    file.write(_checksum(content) + b'\n' + content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(draft, self.path_of(key))
-            finally:
-                draft.unlink(missing_ok=True)
+            with atomic_replace(self.path_of(key)) as draft:
+                draft.write_bytes(_checksum(content) + b'\n' + content)
         except OSError as error:
             _warn(
                 f'The label statistics are not kept in {self.folder}, so the '

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from mmseg.registry import DATASETS
 from torch import nn
@@ -79,10 +79,10 @@ def check_labels(
     if isinstance(dataset, Mapping):
         dataset = _build(dataset)
     heads, leaves = label_heads(model), leaf_datasets(dataset)
-    ignored = heads[0].ignore_index if heads else None
-    if ignored is None:
+    labels = next(iter(heads.values()), LabelRange(None, None))
+    if labels.ignore_index is None:
         ignored = getattr(leaves[0], 'ignore_index', 255)
-    labels = LabelRange(heads[0].num_classes if heads else None, ignored)
+        labels = LabelRange(labels.num_classes, ignored)
     stats, problems = collect_stats(dataset, labels, cache, known, num_threads)
     told = {
         problem: _describe(problem, problems, stats)
@@ -207,16 +207,8 @@ def _check_classes(
         yield f'very rare classes (share of pixels): {", ".join(rare)}'
 
 
-class Head(NamedTuple):
-    """The settings of a head that concern labels."""
-
-    name: str
-    num_classes: int
-    ignore_index: int | None
-
-
-def label_heads(model: Model) -> list[Head]:
-    """The heads that learn the data set's classes, of a model or its config.
+def label_heads(model: Model) -> dict[str, LabelRange]:
+    """What the heads of a model or its config take for labels, by name.
 
     Heads that derive labels of their own, such as boundaries, are left out.
     """
@@ -225,15 +217,13 @@ def label_heads(model: Model) -> list[Head]:
         found = heads_of_model(model)
     else:
         found = heads_of_config(model)
-    return [
-        Head(
-            name,
-            value_of(head, 'num_classes'),
-            value_of(head, 'ignore_index', 255),
+    return {
+        name: LabelRange(
+            value_of(head, 'num_classes'), value_of(head, 'ignore_index', 255)
         )
         for name, head in found.items()
         if value_of(head, 'num_classes') and not predicts_boundaries(head)
-    ]
+    }
 
 
 def _tolerates_absent_classes(model: Model) -> bool:
@@ -246,17 +236,20 @@ def _tolerates_absent_classes(model: Model) -> bool:
     return any(x.get('absent_class', 'error') != 'error' for x in nodes(model))
 
 
-def _check_heads(heads: list[Head], num_classes: int) -> Iterator[str]:
+def _check_heads(
+    heads: dict[str, LabelRange], num_classes: int
+) -> Iterator[str]:
     """A sentence for each head of another size, and if they disagree."""
-    for head in heads:
+    for name, head in heads.items():
         if head.num_classes != num_classes:
             yield (
-                f'{head.name} has num_classes={head.num_classes}, the data '
+                f'{name} has num_classes={head.num_classes}, the data '
                 f'set has {num_classes} classes\n    likely fix: set '
-                f'num_classes={num_classes} in {head.name}.'
+                f'num_classes={num_classes} in {name}.'
             )
-    if len({head.ignore_index for head in heads}) > 1:
-        listing = ', '.join(f'{x.name}: {x.ignore_index}' for x in heads)
+    ignored = {name: head.ignore_index for name, head in heads.items()}
+    if len({*ignored.values()}) > 1:
+        listing = ', '.join(f'{name}: {x}' for name, x in ignored.items())
         yield (
             f'the heads differ in ignore_index ({listing})\n    likely fix: '
             'give all heads the same ignore_index.'
@@ -264,11 +257,11 @@ def _check_heads(heads: list[Head], num_classes: int) -> Iterator[str]:
 
 
 def _check_ignored_labels(
-    heads: list[Head], leaves: list[Any]
+    heads: dict[str, LabelRange], leaves: list[Any]
 ) -> Iterator[str]:
     """A sentence if heads and data sets ignore different labels."""
     declared = {getattr(leaf, 'ignore_index', 255) for leaf in leaves}
-    ignored = {x.ignore_index for x in heads if x.ignore_index is not None}
+    ignored = {head.ignore_index for head in heads.values()} - {None}
     if ignored and declared != ignored:
         yield (
             f'the heads ignore label {_join(ignored)}, the data set declares '
@@ -278,5 +271,5 @@ def _check_ignored_labels(
         )
 
 
-def _join(values: set[int]) -> str:
+def _join(values: set[Any]) -> str:
     return ', '.join(str(value) for value in sorted(values))

@@ -11,7 +11,6 @@ from mmengine.logging import print_log
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.terminal import printable
 from mmseg_margin.version import __version__
-from mmseg_margin.walks import leaf_datasets
 
 from .annotations import (
     Annotations,
@@ -56,9 +55,9 @@ def collect_stats(
         known: Earlier statistics, taken if the data set is still the same.
         num_threads: Threads of each rank; the cores of the machine if None.
     """
-    leaves = leaf_datasets(dataset)
-    source = ' + '.join(dict.fromkeys(type(x).__name__ for x in leaves))
     annotations = list_annotations(dataset)
+    leaves = [leaf for leaf, _ in annotations.leaves]
+    source = ' + '.join(dict.fromkeys(type(x).__name__ for x in leaves))
     if not annotations:
         raise DataSetError(
             f'{source} has no samples: check data_root, data_prefix, the '
@@ -66,14 +65,12 @@ def collect_stats(
         )
     named = getattr(leaves[0], 'metainfo', {}).get('classes') or ()
     classes = [str(name) for name in named]
-    if classes:
-        labels = LabelRange(len(classes), labels.ignore_index)
+    classes = classes or _numbered(labels.num_classes or 0)
+    labels = LabelRange(len(classes) or None, labels.ignore_index)
     started = time.time_ns()
     before = _states_on_all_ranks(annotations)
-    settings = classes, labels.num_classes, labels.ignore_index
-    key = fingerprint(JSON_FORMAT, *settings, before.digest)
-    if labels.num_classes and not classes:
-        classes = _numbered(labels.num_classes)
+    settings = classes, labels.ignore_index, before.digest
+    key = fingerprint(JSON_FORMAT, *settings)
     answer: list[Any] = [None]
     if dist.is_main_process():
         answer = [(_look_up(key, classes, known, cache), started)]
@@ -123,24 +120,19 @@ def _look_up(
     cache: StatsCache | None,
 ) -> ClassStats | None:
     """Earlier statistics of the same files, settings and classes."""
-
-    def is_right(stats: ClassStats | None) -> bool:
-        return (
-            stats is not None
-            and stats.provenance.fingerprint == key
-            and classes in ([], stats.classes)
-        )
-
-    if is_right(known):
-        return known
     if known is not None:
+        is_same = known.provenance.fingerprint == key
+        if is_same and classes in ([], known.classes):
+            return known
         print_log(
             'The data set differs from that of the checkpoint: '
             'its labels are counted again.',
             logger='current',
         )
     found = cache.load(key) if cache is not None else None
-    return found if is_right(found) else None
+    if found is not None and classes in ([], found.classes):
+        return found
+    return None
 
 
 def _why_not_to_keep(

@@ -10,15 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from PIL.PngImagePlugin import PngImageFile
-
-from mmseg_margin.compat import decode_into
 
 NUM_VALUES = 256
-GROUP = 8  # pixels looked at together, as one uint64
-BLOCK = 1 << 16  # pixels looked at before their memory leaves the cache
-SMALL_LABEL = 1 << 19  # below it, looking for runs costs more than it saves
-MOSTLY_RUNS = 4  # at most one group in four may hold a change
 LOSSY_FORMATS = ('JPEG', 'MPO')
 
 Histogram = NDArray[np.int64]
@@ -54,7 +47,10 @@ def decode(content: bytes) -> DecodedLabel:
                 'a PostScript program, which is not run to see what it draws'
             )
         check_channels(len(image.getbands()))
-        label = count_values(_pixels_of(image), wrap=True)
+        if image.mode in ('L', 'P'):  # most labels, which are not copied
+            label = _count(image)
+        else:
+            label = count_values(np.asarray(image), wrap=True)
         return label._replace(
             size=image.size, lossy=image.format in LOSSY_FORMATS
         )
@@ -67,7 +63,7 @@ def count_values(labels: NDArray, wrap: bool = False) -> DecodedLabel:
     it is defined.
     """
     if labels.dtype == np.uint8:
-        return DecodedLabel(histogram(np.ascontiguousarray(labels).ravel()))
+        return _count(Image.fromarray(labels.reshape(1, -1)))
     if wrap and labels.dtype.kind != 'f' and labels.min(initial=0) >= 0:
         label = count_values(labels.astype(np.uint8))
         return label._replace(wrapped=bool(labels.max(initial=0) > 255))
@@ -89,69 +85,5 @@ def check_channels(number: int) -> None:
         )
 
 
-def histogram(values: NDArray[np.uint8]) -> Histogram:
-    """Counts of the 256 values of a flat array, fast for label maps.
-
-    Labels come in runs, so most groups of eight pixels hold one value, and
-    so do the groups that follow up to the next group with a change in it.
-    """
-    num_groups = values.size // GROUP
-    whole = num_groups * GROUP
-    if whole < SMALL_LABEL:
-        return _count(values)
-    mixed = np.flatnonzero(_has_change(values, num_groups))
-    if mixed.size > num_groups // MOSTLY_RUNS:
-        return _count(values)
-    run_lengths = np.diff(mixed, prepend=-1) - 1
-    run_values = values[(mixed - run_lengths) * GROUP]
-    runs = np.bincount(run_values, run_lengths, NUM_VALUES)
-    groups = values[:whole].view(np.uint64)
-    return (
-        GROUP * runs.astype(np.int64)
-        + _count(groups[mixed].view(np.uint8))
-        + _count(values[whole:])
-    )
-
-
-def _has_change(
-    values: NDArray[np.uint8], num_groups: int
-) -> NDArray[np.bool_]:
-    """Whether a pixel of the group differs from the next; True at the end."""
-    has_change = np.empty(num_groups, dtype=bool)
-    changes = np.empty(BLOCK, dtype=bool)
-    for start in range(0, num_groups * GROUP, BLOCK):
-        nexts = values[start + 1 : start + BLOCK + 1]
-        these = values[start : start + nexts.size]
-        np.not_equal(these, nexts, out=changes[: nexts.size])
-        part = has_change[start // GROUP : (start + BLOCK) // GROUP]
-        np.not_equal(changes.view(np.uint64)[: part.size], 0, out=part)
-    has_change[-1] = True
-    return has_change
-
-
-def _pixels_of(image: Image.Image) -> NDArray:
-    # There is no tile if the file ends too early.
-    is_whole_png = isinstance(image, PngImageFile) and image.tile
-    if is_whole_png and image.mode in ('L', 'P'):
-        pixels = np.zeros(image.width * image.height, dtype=np.uint8)
-        if decode_into(pixels, image):
-            return pixels
-    return np.asarray(image)
-
-
-def _count(values: NDArray[np.uint8]) -> Histogram:
-    """Count with four tables at once.
-
-    One table stalls on runs, each increment waiting for the one before.
-    Pillow keeps a table for each channel, so the values are shown to it as
-    pixels of four channels.
-    """
-    whole = values.size // 4 * 4
-    counts = np.bincount(values[whole:], minlength=NUM_VALUES)
-    if whole:
-        pixels = Image.frombuffer(
-            'RGBA', (whole // 4, 1), values[:whole], 'raw', 'RGBA', 0, 1
-        )
-        tables = np.array(pixels.histogram(), dtype=np.int64)
-        counts = counts + tables.reshape(4, NUM_VALUES).sum(axis=0)
-    return counts
+def _count(image: Image.Image) -> DecodedLabel:
+    return DecodedLabel(np.array(image.histogram(), dtype=np.int64))

@@ -79,21 +79,18 @@ class FileLoader(PipelineLoader):
 
     def __init__(self, transform: LoadAnnotations, image_loader: Any) -> None:
         self._transform = transform
-        self._backend = _local_backend(transform)
-        self._images_are_local = type(image_loader) is LoadImageFromFile and (
-            _local_backend(image_loader) is not None
-        )
+        self._labels_are_local = _reads_local_files(transform)
+        self._images_are_local = type(
+            image_loader
+        ) is LoadImageFromFile and _reads_local_files(image_loader)
         self._tables: dict[str, NDArray[np.uint8]] = {}
 
     def load(self, info: Info) -> LoadedLabel:
-        mapping, path, _ = self.sources(info)
-        if path is not None and self._backend is not None:
-            check_label_file(path)
-            content = self._backend.get(path)
-        else:
-            path = info['seg_map_path']
-            args = self._transform.backend_args
-            content = fileio.get(path, backend_args=args)
+        mapping, local_file, _ = self.sources(info)
+        if local_file is not None:
+            check_label_file(local_file)
+        path = info['seg_map_path']
+        content = fileio.get(path, self._transform.backend_args)
         if content is None:  # what the LMDB backend says of a missing key
             raise FileNotFoundError(path)
         if not content:
@@ -111,7 +108,7 @@ class FileLoader(PipelineLoader):
             f'LoadAnnotations(reduce_zero_label='
             f'{info.get("reduce_zero_label")}, '
             f'label_map={info.get("label_map")})',
-            _if_local(label) if self._backend is not None else None,
+            _if_local(label) if self._labels_are_local else None,
             _if_local(image) if self._images_are_local else None,
         )
 
@@ -148,12 +145,12 @@ def fastest_loader(transforms: list[Any]) -> PipelineLoader:
     return PipelineLoader(transforms)
 
 
-def _local_backend(transform: Any) -> fileio.LocalBackend | None:
-    """What reads the files without a prefix, if they are on this machine."""
+def _reads_local_files(transform: Any) -> bool:
+    """Whether those without a prefix are on this machine."""
     backend = fileio.get_file_backend(
         '', backend_args=transform.backend_args, enable_singleton=True
     )
-    return backend if isinstance(backend, fileio.LocalBackend) else None
+    return isinstance(backend, fileio.LocalBackend)
 
 
 def _if_local(path: str | None) -> str | None:

@@ -171,7 +171,7 @@ def check_image(path: str, label_size: Size | None) -> Found | None:
         if not path.lower().endswith(PILLOW_SUFFIXES):
             return None
         return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
-    if label_size is None or label_size == size:
+    if label_size == size:
         return None
     sizes = 'image {}x{}, label {}x{}'.format(*size, *label_size)
     return Problem.SIZE, f'{path}: {sizes}'

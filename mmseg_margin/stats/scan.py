@@ -1,6 +1,5 @@
 """The scan: label files in threads and on ranks, to sums and problems."""
 
-import hashlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from mmseg_margin.errors import DataSetError, SettingError
 
-from .annotations import Annotation, Annotations
+from .annotations import Annotation, Annotations, fingerprint
 from .histogram import NUM_VALUES
 from .problems import LOADING_ERRORS, Problem, Problems, check_image, explain
 
@@ -102,13 +101,13 @@ def _digests_of_names(annotations: Annotations) -> list[str]:
     rank, world_size = dist.get_dist_info()
     if world_size == 1:
         return ['', '']
-    digests = []
-    for share in (rank, (rank + 1) % world_size):
-        digest = hashlib.sha256(b'%d' % len(annotations))
-        for annotation in annotations[share::world_size]:
-            digest.update(os.fsencode(annotation.label_path) + b'\0')
-        digests.append(digest.hexdigest())
-    return digests
+    shares = (
+        annotations[i::world_size] for i in (rank, (rank + 1) % world_size)
+    )
+    return [
+        fingerprint(len(annotations), *(label.label_path for label in share))
+        for share in shares
+    ]
 
 
 def scan(

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import MODELS, TRANSFORMS
 from torch import nn
 
 from tests.small_training import PLAIN, training_config
-from tests.stats.builders import CountingBackend
 
 COUNTING = {'type': 'CountingLoss'}
 # What a Runner needs besides on a rank without a GPU.
@@ -24,19 +22,6 @@ ON_CPU = {
         }
     },
 }
-
-
-class LabelsReadHook(Hook):
-    """How many labels had been read when the training began."""
-
-    priority = 'VERY_LOW'
-    before_training: int | None = None
-
-    def before_run(self, runner: Runner) -> None:
-        CountingBackend.read.clear()
-
-    def before_train(self, runner: Runner) -> None:
-        self.before_training = len(CountingBackend.read)
 
 
 @TRANSFORMS.register_module()
@@ -107,25 +92,17 @@ def make_runner(
     **kwargs: Any,
 ) -> Runner:
     """A Runner for two iterations; ``model`` replaces parts of the model."""
-    load = {'type': loader, 'backend_args': {'backend': 'counting'}}
-    pipeline = (PLAIN[0], load, PLAIN[2])
+    pipeline = (PLAIN[0], {'type': loader}, PLAIN[2])
     config = training_config(root, work_dir, max_iters, pipeline)
     config.pop('custom_imports')
     stats = {'type': 'ClassStatsHook', 'cache_dir': f'{work_dir}/cache'}
-    hooks = [stats | (hook or {}), LabelsReadHook()]
     parts = {
         **config,
         'model': {**config.model, 'decode_head': head(loss), **(model or {})},
-        'custom_hooks': hooks,
+        'custom_hooks': [stats | (hook or {})],
         'log_level': 'INFO',
     }
     return Runner(**parts, **kwargs)
-
-
-def labels_read(runner: Runner) -> int | None:
-    """How many labels were read before the first iteration."""
-    (hook,) = (x for x in runner.hooks if isinstance(x, LabelsReadHook))
-    return hook.before_training
 
 
 def log_of(runner: Runner) -> str:

@@ -3,7 +3,13 @@
 import pytest
 from mmengine.registry import init_default_scope
 
+from mmseg_margin.stats.loaders import FileLoader
 from tests.stats.builders import count_pixel_by_pixel, open_set, write_set
+
+
+@pytest.fixture(autouse=True)
+def _mmseg_scope():
+    init_default_scope('mmseg')
 
 
 @pytest.fixture
@@ -15,5 +21,18 @@ def root(tmp_path):
 @pytest.fixture
 def counts(root):
     """What the hook has to find there."""
-    init_default_scope('mmseg')
     return count_pixel_by_pixel([open_set(root)], 4)[0]
+
+
+@pytest.fixture
+def labels_read(monkeypatch):
+    """The labels that were read to be counted, not to be trained on."""
+    read = []
+    load = FileLoader.load
+
+    def load_and_note(self, info):
+        read.append(info['seg_map_path'])
+        return load(self, info)
+
+    monkeypatch.setattr(FileLoader, 'load', load_and_note)
+    return read

@@ -2,36 +2,31 @@
 
 import re
 
-import numpy as np
 import pytest
 from mmengine.dist import get_rank
 
-from tests.hooks.builders import ON_CPU, labels_read, losses, make_runner
+from tests.hooks.builders import ON_CPU, losses, make_runner
 from tests.processes import run_ranks
-from tests.stats.builders import write_label_file, write_set
-
-
-def train_rank(root, work_dir, loader):
-    """What a rank has seen: the counts, or the error that stopped it."""
-    runner = make_runner(root, work_dir, loader=loader, **ON_CPU)
-    try:
-        runner.train()
-    except (ValueError, NotImplementedError) as error:
-        return {'error': type(error).__name__, 'message': str(error)}
-    return {
-        'counts': losses(runner.model)[0].counts,
-        'labels_read': labels_read(runner),
-    }
+from tests.stats.builders import spoil_labels, write_set
 
 
 @pytest.fixture
-def train(root, tmp_path):
+def train(root, tmp_path, labels_read):
     """Train on so many ranks: what each of them has seen."""
 
-    def run(ranks, loader='LoadAnnotations'):
-        work_dir = tmp_path / str(ranks)
-        folder = tmp_path / f'ranks {ranks}'
-        return run_ranks(ranks, train_rank, folder, root, work_dir, loader)
+    def train_rank(roots, work_dir, loader):
+        """The counts and how many labels were read, or the error."""
+        place = roots[get_rank() % len(roots)]
+        runner = make_runner(place, work_dir, loader=loader, **ON_CPU)
+        try:
+            runner.train()
+        except (ValueError, NotImplementedError) as error:
+            return type(error).__name__, str(error)
+        return losses(runner.model)[0].counts, len(labels_read)
+
+    def run(ranks, *others, loader='LoadAnnotations'):
+        args = (root, *others), tmp_path / str(ranks), loader
+        return run_ranks(ranks, train_rank, tmp_path / f'ranks {ranks}', *args)
 
     return run
 
@@ -45,9 +40,8 @@ def table_of(folder):
 
 def test_any_number_of_ranks_counts_the_same(train, tmp_path, counts):
     for size in (1, 2, 3):
-        ranks = train(size)
-        assert all(rank['counts'] == counts for rank in ranks)
-        shares = [rank['labels_read'] for rank in ranks]
+        found, shares = zip(*train(size), strict=True)
+        assert found == (counts,) * size
         assert sum(shares) == 5  # one scan's worth of files in all
         assert max(shares) - min(shares) <= 1
     tables = {table_of(tmp_path / str(size)) for size in (1, 2, 3)}
@@ -55,36 +49,24 @@ def test_any_number_of_ranks_counts_the_same(train, tmp_path, counts):
 
 
 def test_bad_labels_stop_all_ranks_with_the_same_report(root, train, tmp_path):
-    ann = root / 'ann'
-    whole = (ann / '0000.png').read_bytes()
-    (ann / '0000.png').write_bytes(whole[: len(whole) // 2])
-    (ann / '0001.png').unlink()
-    (ann / '0002.png').write_bytes(b'')
-    (ann / '0003.png').write_bytes(bytes(64))
-    write_label_file(root, 4, np.full((32, 48), 200, np.uint8))
+    spoil_labels(root)
     first, second = train(2)
     assert first == second
-    assert first['error'] == 'DataSetError'
+    error, message = first
+    assert error == 'DataSetError'
     for index in range(5):
-        assert f'{index:04d}.png' in first['message']
+        assert f'{index:04d}.png' in message
     assert not list(tmp_path.rglob('*.pth'))
 
 
 def test_a_rank_that_fails_does_not_leave_the_others_waiting(train):
-    ranks = train(2, loader='FaultyLoader')
-    assert ranks[0]['error'] == 'DataSetError'
-    assert 'failed on rank [1]' in ranks[0]['message']
-    assert ranks[1] == {
-        'error': 'NotImplementedError',
-        'message': 'a fault in the code, not in a file',
-    }
+    (error, message), second = train(2, loader='FaultyLoader')
+    assert error == 'DataSetError'
+    assert 'failed on rank [1]' in message
+    fault = 'a fault in the code, not in a file'
+    assert second == ('NotImplementedError', fault)
 
 
-def test_ranks_that_see_other_files_are_stopped(root, tmp_path):
-    roots = root, write_set(tmp_path / 'elsewhere', 5)
-
-    def train_somewhere():
-        return train_rank(roots[get_rank()], tmp_path, 'LoadAnnotations')
-
-    for rank in run_ranks(2, train_somewhere, tmp_path / 'ranks'):
-        assert 'do not see the same label files' in rank['message']
+def test_ranks_that_see_other_files_are_stopped(train, tmp_path):
+    for _, message in train(2, write_set(tmp_path / 'elsewhere', 5)):
+        assert 'do not see the same label files' in message

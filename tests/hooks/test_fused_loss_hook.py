@@ -2,11 +2,11 @@
 
 import copy
 import pickle
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
-from mmengine.registry import init_default_scope
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -16,7 +16,6 @@ from mmseg_margin.hooks import FusedLossHook
 from tests.hooks.builders import ON_CPU, head
 from tests.processes import run_ranks
 from tests.small_training import PLAIN, train, training_config
-from tests.stats.builders import write_set
 
 COUNTS = [900, 80, 15, 5]
 MARGIN = {
@@ -45,7 +44,6 @@ class Heads(nn.Module):
 
     def __init__(self, *configs):
         super().__init__()
-        init_default_scope('mmseg')
         self.decode_head = nn.ModuleList(map(MODELS.build, configs))
 
 
@@ -161,16 +159,15 @@ def small_config(root, work_dir, fused):
     return config
 
 
-@pytest.fixture(scope='module')
-def root(tmp_path_factory):
-    return write_set(tmp_path_factory.mktemp('set'), 6)
+def train_both(root, folder, **settings):
+    return [
+        train(small_config(root, folder / str(fused), fused), **settings)
+        for fused in (False, True)
+    ]
 
 
 def test_a_training_ends_with_the_same_weights(root, tmp_path):
-    ordinary, fused = (
-        train(small_config(root, tmp_path / str(flag), flag))
-        for flag in (False, True)
-    )
+    ordinary, fused = train_both(root, tmp_path)
     torch.testing.assert_close(fused, ordinary, rtol=0, atol=1e-5)
     config = small_config(root, tmp_path / 'resumed', True)
     checkpoint = str(tmp_path / 'True' / 'iter_10.pth')
@@ -178,14 +175,8 @@ def test_a_training_ends_with_the_same_weights(root, tmp_path):
     torch.testing.assert_close(resumed, fused, rtol=0, atol=1e-6)
 
 
-def train_both(root, folder):
-    return [
-        train(small_config(root, folder / str(fused), fused), **ON_CPU)
-        for fused in (False, True)
-    ]
-
-
 def test_on_two_ranks(root, tmp_path):
-    ranks = run_ranks(2, train_both, tmp_path / 'ranks', root, tmp_path)
+    train_rank = partial(train_both, **ON_CPU)
+    ranks = run_ranks(2, train_rank, tmp_path / 'ranks', root, tmp_path)
     for ordinary, fused in ranks:
         torch.testing.assert_close(fused, ordinary, rtol=0, atol=1e-5)

@@ -7,16 +7,17 @@ import mmcv
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import init_default_scope
 from mmseg.registry import HOOKS, MODELS
 
 import mmseg_margin  # noqa: F401  (registers hooks and losses)
 from mmseg_margin.errors import SettingError
+from mmseg_margin.hooks.class_stats_hook import give_stats
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.swap import semantic_heads
 from mmseg_margin.stats import ClassStats
 from mmseg_margin.walks import heads_of_config, heads_of_model
+from tests.hooks.builders import losses
 from tests.upstream import (
     CONFIGS,
     LARGER,
@@ -34,11 +35,6 @@ EVERY = 6
 EAGER = 'margin:backend=eager'
 
 
-@pytest.fixture(autouse=True)
-def _scope():
-    init_default_scope('mmseg')
-
-
 def counted(num_classes):
     names = [str(k) for k in range(num_classes)]
     counts = [10**6 // (k + 1) for k in range(num_classes)]
@@ -49,12 +45,10 @@ def train_step(model, size=SIZE):
     """The losses of one step, after the hook and the statistics."""
     hook = SwapLossHook(EAGER)
     hook.before_run(SimpleNamespace(model=model))
-    for module in model.modules():
-        if hasattr(module, 'set_class_stats'):
-            module.set_class_stats(counted(model.num_classes))
+    give_stats(model, counted(model.num_classes))
     model.train()
-    losses = model(**training_batch(model, size), mode='loss')
-    total, log = model.parse_losses(losses)
+    terms = model(**training_batch(model, size), mode='loss')
+    total, log = model.parse_losses(terms)
     total.backward()
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     assert total > 0
@@ -113,12 +107,7 @@ def test_one_step_of_each_family(row):
         raise
     heads = heads_of_model(model)
     for name in row.heads.split(', '):
-        losses = [
-            module
-            for module in heads[name].loss_decode.modules()
-            if isinstance(module, MarginCalibrationLoss)
-        ]
-        assert losses
+        assert losses(heads[name].loss_decode, MarginCalibrationLoss)
         assert heads[name].num_classes == classes[name]
     if 'semantic encoding' in row.remark:
         assert 'decode.loss_se' in log

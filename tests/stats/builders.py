@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mmengine.fileio import LocalBackend, register_backend
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
@@ -24,6 +23,7 @@ from tests.layouts import label_array, write_image, write_label
 
 CLASSES = ('sky', 'road', 'tree', 'car')
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
+PREFIXES = ('img_path', 'seg_map_path')
 SIZE = (48, 32)
 # First column and row, and the steps, of each pass of an interlaced PNG.
 ADAM7 = (
@@ -33,32 +33,17 @@ ADAM7 = (
 LABELS = LabelRange(None)
 
 
-class CountingBackend(LocalBackend):
-    """Reads local files and remembers which."""
-
-    read: list[str] = []
-
-    def get(self, filepath: str) -> bytes:
-        self.read.append(str(filepath))
-        return super().get(filepath)
-
-
-register_backend('counting', CountingBackend, force=True)
-
-
 def write_set(
     root: Path,
     num_files: int = 6,
     values: Sequence[int] = (0, 1, 2, 3, 255),
     size: tuple[int, int] = SIZE,
-    palette: bool = False,
 ) -> Path:
     """Images in ``img``, labels of the same name in ``ann``."""
     for index in range(num_files):
         name = f'{index:04d}.png'
         write_image(root / 'img' / name, size, index)
-        label = label_array(size, values, index)
-        write_label(root / 'ann' / name, label, palette)
+        write_label(root / 'ann' / name, label_array(size, values, index))
     return root
 
 
@@ -67,6 +52,17 @@ def write_label_file(root: Path, index: int, pixels: np.ndarray) -> Path:
     path = root / 'ann' / f'{index:04d}.png'
     Image.fromarray(pixels).save(path)
     return path
+
+
+def spoil_labels(root: Path) -> None:
+    """Five labels: cut off, missing, empty, no image, no class."""
+    paths = [root / 'ann' / f'{index:04d}.png' for index in range(4)]
+    whole = paths[0].read_bytes()
+    paths[0].write_bytes(whole[: len(whole) // 2])
+    paths[1].unlink()
+    paths[2].write_bytes(b'')
+    paths[3].write_bytes(bytes(500))
+    write_label_file(root, 4, np.full(SIZE[::-1], 200, np.uint8))
 
 
 def encode(pixels: np.ndarray, fmt: str = 'PNG', **options: Any) -> bytes:
@@ -113,23 +109,20 @@ def png_chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack('>I', len(data)) + name + data + checksum
 
 
-def bomb_png(side: int) -> bytes:
-    """A small file that declares a huge square image."""
-    return write_png(np.zeros((1, 1), np.uint8), (side, side))
-
-
 def open_set(
     root: Path,
     classes: Sequence[str] | None = CLASSES,
     pipeline: Sequence[Any] = PIPELINE,
     img_suffix: str = '.png',
+    kind: type[BaseSegDataset] = BaseSegDataset,
+    folders: tuple[str, str] = ('img', 'ann'),
     **kwargs: Any,
 ) -> BaseSegDataset:
-    """The data set that :func:`write_set` wrote."""
-    return BaseSegDataset(
+    """The data set that :func:`write_set` wrote, or one of another kind."""
+    return kind(
         data_root=str(root),
         img_suffix=img_suffix,
-        data_prefix={'img_path': 'img', 'seg_map_path': 'ann'},
+        data_prefix=dict(zip(PREFIXES, folders, strict=True)),
         metainfo={'classes': classes} if classes else None,
         pipeline=list(pipeline),
         **kwargs,

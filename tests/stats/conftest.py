@@ -1,6 +1,5 @@
 """Transforms are looked up as in a config of MMSegmentation."""
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +9,6 @@ from mmengine.registry import init_default_scope
 
 from mmseg_margin.stats import StatsCache
 from tests.stats.builders import write_set
-
-_numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +31,5 @@ def cache(tmp_path) -> StatsCache:
 def log(tmp_path) -> Callable[[], str]:
     """What was logged since the test began."""
     path = tmp_path / 'test.log'
-    name = f'stats test {next(_numbers)}'
-    MMLogger.get_instance(name, log_file=str(path))
+    MMLogger.get_instance(str(path), log_file=str(path))
     return path.read_text

@@ -2,6 +2,7 @@
 
 import os
 from itertools import product
+from pathlib import Path
 
 import pytest
 from mmengine.dataset import ConcatDataset, RepeatDataset
@@ -88,14 +89,6 @@ def replaced(path):
     other.replace(path)
 
 
-def touched(path):
-    path.touch()
-
-
-def removed(path):
-    path.unlink()
-
-
 def linked(path):
     """A link to a file elsewhere."""
     other = path.parents[2] / 'elsewhere.png'
@@ -107,8 +100,8 @@ def linked(path):
 @pytest.mark.parametrize(
     ('folder', 'change'),
     [
-        ('ann', removed),
-        *product(('img', 'ann'), (same_size, replaced, touched, linked)),
+        ('ann', Path.unlink),
+        *product(('img', 'ann'), (same_size, replaced, Path.touch, linked)),
     ],
 )
 def test_every_change_is_seen(root, change, folder):

@@ -58,7 +58,7 @@ def test_unwritable_folder_is_no_reason_to_fail(root, tmp_path, log):
 
 def test_only_our_own_abandoned_drafts_are_removed(root, cache):
     cache.folder.mkdir()
-    ours = f'.{"a" * 64}.{"b" * 32}.tmp'
+    ours = f'.{"a" * 64}.stats.{"b" * 32}.tmp'
     names = (ours, ours.replace('b', 'c'), 'old.tmp', '.of a stranger.tmp')
     for name in names:
         (cache.folder / name).write_text('{')

@@ -1,5 +1,6 @@
 """Every problem in one report, with the file, the value and the fix."""
 
+import os
 import re
 
 import numpy as np
@@ -10,15 +11,16 @@ from PIL import Image
 from torch import nn
 
 from mmseg_margin.errors import DataSetError
-from mmseg_margin.stats import check_labels
+from mmseg_margin.stats import StatsCache, check_labels
 from tests.stats.builders import (
     CLASSES,
     SIZE,
-    bomb_png,
     model_config,
     open_set,
     report_on,
+    spoil_labels,
     write_label_file,
+    write_png,
     write_set,
 )
 
@@ -37,14 +39,9 @@ def test_a_good_set(root):
 
 def test_all_bad_files_in_one_report(tmp_path):
     root = write_set(tmp_path, 12)
-    ann = root / 'ann'
-    whole = (ann / '0000.png').read_bytes()
-    (ann / '0000.png').write_bytes(whole[: len(whole) // 2])
-    (ann / '0001.png').unlink()
-    (ann / '0002.png').write_bytes(b'')
-    (ann / '0003.png').write_bytes(bytes(500))
-    write_label_file(root, 4, np.full(SHAPE, 200, np.uint8))
-    (ann / '0005.png').write_bytes(bomb_png(60000))
+    spoil_labels(root)
+    bomb = write_png(np.zeros((1, 1), np.uint8), (60000, 60000))
+    (root / 'ann' / '0005.png').write_bytes(bomb)
     write_label_file(root, 6, np.zeros((*SHAPE, 3), np.uint8))
     write_label_file(root, 7, np.zeros((8, 8), np.uint8))
     (root / 'img' / '0008.png').write_bytes(b'')
@@ -222,6 +219,27 @@ def test_data_set_that_cannot_be_walked():
 
     with pytest.raises(ValueError, match=r'Numbers has no get_data_info\(\)'):
         check_labels(Numbers([1, 2]), {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs root, to be another user')
+def test_read_only_data_and_no_cache_folder(root, log):
+    """As a user who may write nowhere, and not read everything."""
+    dataset, model = open_set(root), model_config((4, 255))
+    check_labels(dataset, model)  # imports what this user may not read
+    (root / 'ann' / '0001.png').chmod(0)
+    for folder in root.parents:
+        # pytest's own folders are closed to others, however many there are.
+        folder.chmod(folder.stat().st_mode | 0o111)
+    before = sorted(root.rglob('*'))
+    os.seteuid(65534)
+    try:
+        report = check_labels(dataset, model, StatsCache(root / 'cache'))
+        StatsCache(root / 'cache').store(report.stats)
+    finally:
+        os.seteuid(0)
+    check_says(*report.errors, '0001.png: Permission denied')
+    assert 'are not kept in' in log()
+    assert sorted(root.rglob('*')) == before
 
 
 def test_image_that_lies_on_its_side(root):

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from mmseg_margin.stats import ClassStats, LabelRange, collect, collect_stats
 from mmseg_margin.stats.loaders import FileLoader
 from tests.layouts import label_array, write_label
 from tests.stats.builders import LABELS, SIZE, open_set
-from tests.stats.test_annotations import removed, same_size
+from tests.stats.test_annotations import same_size
 
 
 def test_second_run_reads_no_label(root, cache, monkeypatch):
@@ -82,7 +83,7 @@ def test_a_change_within_one_tick_is_counted(root, cache):
         assert found == collect_stats(open_set(root), LABELS).stats.counts
 
 
-@pytest.mark.parametrize('change', [same_size, removed])
+@pytest.mark.parametrize('change', [same_size, Path.unlink])
 def test_changes_during_a_scan_are_not_kept(
     root, cache, monkeypatch, log, change
 ):

@@ -7,7 +7,10 @@ import pytest
 
 from tests.stats.builders import check_scan, open_set, report_on
 
-PROGRAM = b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n'
+PROGRAM = (
+    b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n'
+    b'(executed) (w) file closefile\n%%EOF\n'
+)
 
 
 def loop(path):

@@ -28,19 +28,11 @@ from tests.stats.builders import (
 CAMVID = Path(__file__).resolve().parents[3] / 'shared' / 'data' / 'camvid'
 
 
-def open_as(kind, root, images, labels, **kwargs):
-    return kind(
-        data_root=str(root),
-        data_prefix={'img_path': images, 'seg_map_path': labels},
-        pipeline=list(PIPELINE),
-        **kwargs,
-    )
-
-
 def test_reduce_zero_label_of_ade20k(tmp_path):
     root = make_ade20k(tmp_path, n=3)
     folders = 'images/training', 'annotations/training'
-    collected = check_scan(open_as(ADE20KDataset, root, *folders))
+    dataset = open_set(root, None, PIPELINE, '.jpg', ADE20KDataset, folders)
+    collected = check_scan(dataset)
     assert not collected.problems
     assert len(collected.stats.classes) == 150
 
@@ -48,8 +40,9 @@ def test_reduce_zero_label_of_ade20k(tmp_path):
 def test_palette_labels_in_a_concatenation_of_voc(tmp_path):
     root = make_voc2012(tmp_path, n=3)
     leaves = [
-        open_as(
-            *(PascalVOCDataset, root, 'JPEGImages', folder),
+        open_set(
+            *(root, None, PIPELINE, '.jpg', PascalVOCDataset),
+            folders=('JPEGImages', folder),
             ann_file=f'ImageSets/Segmentation/{split}.txt',
         )
         for split, folder in (
@@ -62,17 +55,14 @@ def test_palette_labels_in_a_concatenation_of_voc(tmp_path):
     assert collected.stats.provenance.files == 6
 
 
-@pytest.mark.parametrize('reduce_zero_label', [False, True])
-def test_reduced_list_of_classes(root, reduce_zero_label):
-    class Streets(BaseSegDataset):
-        METAINFO = {'classes': CLASSES, 'palette': [[i] * 3 for i in range(4)]}
+class Streets(BaseSegDataset):
+    METAINFO = {'classes': CLASSES, 'palette': [[i] * 3 for i in range(4)]}
 
-    dataset = open_as(
-        *(Streets, root, 'img', 'ann'),
-        img_suffix='.png',
-        metainfo={'classes': ('car', 'road')},
-        reduce_zero_label=reduce_zero_label,
-    )
+
+@pytest.mark.parametrize('reduce', [False, True])
+def test_reduced_list_of_classes(root, reduce):
+    classes = 'car', 'road'
+    dataset = open_set(root, classes, kind=Streets, reduce_zero_label=reduce)
     assert dataset.label_map == {0: 255, 1: 1, 2: 255, 3: 0}
     collected = check_scan(dataset)
     assert not collected.problems
@@ -84,7 +74,7 @@ def test_reduced_list_of_classes(root, reduce_zero_label):
 )
 def test_camvid():
     folders = 'train', 'trainannot'
-    dataset = open_as(CamVidDataset, CAMVID, *folders, img_suffix='.jpg')
+    dataset = open_set(CAMVID, None, PIPELINE, '.jpg', CamVidDataset, folders)
     some = list(range(0, 367, 30))
     check_scan(Subset(dataset, some), [dataset.get_subset(some)])
     stats, problems = collect_stats(dataset, LABELS)

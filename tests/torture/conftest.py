@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mmengine.logging import MMLogger
+from mmengine.registry import init_default_scope
 
 LONGEST_TEST = 3600
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_training() -> None:
+    init_default_scope('mmseg')
+    MMLogger.get_instance('torture')
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.stats.builders import encode, encode_palette, png_chunk, write_png
+from tests.stats.test_problems import PROGRAM
 
 SIDES = st.integers(1, 40)
 MAX_MUTATIONS = 4
@@ -48,10 +49,7 @@ OTHERS: dict[str, Callable[[np.ndarray], bytes]] = {
     'nothing': lambda x: b'',
     'noise': lambda x: x.tobytes(),
     'text': lambda x: b'<html><script>alert(1)</script></html>' * x.shape[0],
-    'program': lambda x: (
-        b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n'
-        b'(executed) (w) file closefile\n%%EOF\n'
-    ),
+    'program': lambda x: PROGRAM,
     'bomb': lambda x: write_png(x, (60000, 60000)),
     'text that expands': lambda x: _insert_chunk(
         encode(x), b'zTXt', b'a\0\0' + EXPANDING

@@ -8,7 +8,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from mmengine.logging import MMLogger
 
 from mmseg_margin.stats import Provenance, StatsCache
 from tests.stats.test_class_stats import STATS as STATS_OF_STREETS
@@ -20,7 +19,6 @@ STATS = replace(STATS_OF_STREETS, provenance=Provenance(fingerprint=KEY))
 
 @pytest.fixture
 def cache(tmp_path):
-    MMLogger.get_instance('cache folder')
     cache = StatsCache(tmp_path / 'cache')
     cache.store(STATS)
     return cache
@@ -74,7 +72,7 @@ def test_files_of_another_user(tmp_path, monkeypatch, record_property):
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     cache = StatsCache()
     cache.store(STATS)
-    draft = cache.folder / f'.{KEY}.{"0" * 32}.tmp'
+    draft = cache.folder / f'.{KEY}.stats.{"0" * 32}.tmp'
     draft.write_text('{')
     os.utime(draft, (0, 0))
     for path in (draft, cache.path_of(KEY)):

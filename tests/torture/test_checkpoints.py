@@ -8,7 +8,6 @@ import signal
 
 import pytest
 import torch
-from mmengine.runner import CheckpointLoader
 
 from mmseg_margin.checkpoints import (
     AtomicBackend,
@@ -23,15 +22,12 @@ from tests.small_training import (
     training_config,
 )
 from tests.stats.builders import write_set
+from tests.test_checkpoints import load
 
 FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
 STOPS = int(os.environ.get('MMSEG_MARGIN_STOPS', '4'))
 # Writing a draft, giving it its name, and removing an old file.
 STEPS = ((os, 'fsync'), (os, 'replace'), (AtomicBackend, 'remove'))
-
-
-def load(path):
-    return CheckpointLoader.load_checkpoint(str(path), 'cpu', logger='silent')
 
 
 def same(a, b):

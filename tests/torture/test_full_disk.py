@@ -4,7 +4,6 @@ import errno
 import os
 import resource
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import pytest
 import torch
 from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
-from mmengine.registry import init_default_scope
-from mmengine.runner import CheckpointLoader, save_checkpoint
+from mmengine.runner import save_checkpoint
 
 from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
 from mmseg_margin.stats import (
@@ -24,18 +22,22 @@ from mmseg_margin.stats import (
     plot_stats,
 )
 from mmseg_margin.tooling.mosaic import draw_mosaic
+from tests.commands import TOOLS, run_python
 from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
 from tests.small_training import training_config
 from tests.stats.builders import LABELS, open_set, write_set
+from tests.test_checkpoints import load
 from tools.converters.camvid import convert_camvid
 
-TOOL = Path(__file__).resolve().parents[2] / 'tools' / 'train.py'
 NAMES = [f'class {i} {"x" * 500}' for i in range(19)]
 STATS = ClassStats(NAMES, [5] * 19, [1] * 19, [95] * 19)
 RNG = np.random.default_rng(0)
 NOISE = RNG.integers(0, 256, (128, 128, 3)).astype(np.uint8)
-FULL = (errno.ENOSPC, errno.EFBIG)
+TRIED = {
+    errno.ENOSPC: 'full disks',
+    errno.EFBIG: 'files larger than allowed',
+}
 SMALL = 4096
 
 
@@ -106,47 +108,39 @@ def fill(folder: Path) -> None:
             while True:
                 file.write(bytes(SMALL))
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno != errno.ENOSPC:
                 raise
 
 
+@pytest.mark.parametrize('code', [errno.ENOSPC, errno.EFBIG])
 @pytest.mark.parametrize('name', WRITERS)
-def test_earlier_files_survive_a_full_disk(name, disk, record_property):
-    path = write_good_file(disk, name)
-    fill(disk)
-    before = contents(disk)
-    with pytest.raises(OSError, match='No space left') as caught:
-        WRITERS[name](path)
-    assert caught.value.errno == errno.ENOSPC
-    assert contents(disk) == before
-    record_property('full disks', 1)
-
-
-@pytest.mark.parametrize('name', WRITERS)
-def test_earlier_files_survive_a_limit(name, tmp_path, record_property):
-    """The same without root: no file may be larger than 4 KiB."""
-    folder = tmp_path / 'files'
+def test_earlier_files_survive(name, code, request, tmp_path, record_property):
+    """A full disk; and without root, that no file may exceed 4 KiB."""
+    is_full = code == errno.ENOSPC
+    folder = request.getfixturevalue('disk') if is_full else tmp_path / 'files'
     path = write_good_file(folder, name)
+    if is_full:
+        fill(folder)
     before = contents(folder)
 
-    def write_with_limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
+    def write() -> None:
+        if not is_full:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
         try:
             WRITERS[name](path)
         except OSError as error:
             os._exit(error.errno)
 
-    child = FORK.Process(target=write_with_limit)
+    child = FORK.Process(target=write)
     child.start()
-    assert wait_for([child], 100) == [errno.EFBIG]
+    assert wait_for([child], 100) == [code]
     assert contents(folder) == before
-    record_property('files larger than allowed', 1)
+    record_property(TRIED[code], 1)
 
 
 def test_cache_on_a_full_disk_does_not_stop_a_scan(
     disk, tmp_path, record_property
 ):
-    init_default_scope('mmseg')
     log = tmp_path / 'log'
     MMLogger.get_instance('full disk', log_file=str(log))
     root = write_set(tmp_path / 'data')
@@ -166,30 +160,19 @@ def test_training_on_a_full_disk(disk, tmp_path, record_property):
     config.default_hooks.checkpoint.interval = 2
     config.dump(str(tmp_path / 'config.py'))
 
-    def run(*flags: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, TOOL, 'config.py', '--no-validate', *flags]
-        return subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=os.environ | {'OMP_NUM_THREADS': '1'},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-
-    first = run()
-    assert first.returncode == 1, first.stderr[-3000:]
-    assert 'No space left on device' in first.stderr
-    assert first.stderr.count('error: ') == 1
-    assert 'Traceback' not in first.stderr.split('error: ')[1]
+    command = TOOLS / 'train.py', 'config.py', '--no-validate'
+    code, said = run_python(tmp_path, *command)
+    assert code == 1, said[-3000:]
+    assert 'No space left on device' in said
+    assert said.count('error: ') == 1
+    assert 'Traceback' not in said.split('error: ')[1]
     checkpoints = sorted(work_dir.glob('*.pth'))
     assert checkpoints
     for path in checkpoints:
-        CheckpointLoader.load_checkpoint(str(path), 'cpu')
+        load(path)
     options = ['-o', 'remount,size=64m', str(disk)]
     subprocess.run(['mount', *options], check=True)
-    second = run('--resume')
-    assert second.returncode == 0, second.stderr[-3000:]
+    code, said = run_python(tmp_path, *command, '--resume')
+    assert code == 0, said[-3000:]
     assert (work_dir / 'iter_30.pth').is_file()
     record_property('full disks', 1)
