@@ -2,6 +2,7 @@
 
 from .backend import choose_backend
 from .jaccard import error_histograms, jaccard_weights
+from .labels import check_label_values
 from .loss import margin_calibration_loss, pixel_calibration_loss
 from .margins import (
     ABSENT_CLASS_POLICIES,
@@ -34,6 +35,7 @@ __all__ = [
     'OffsetSettings',
     'StageResult',
     'calibrated_log_loss',
+    'check_label_values',
     'choose_backend',
     'error_histograms',
     'generalisation_gap',

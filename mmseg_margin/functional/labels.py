@@ -31,14 +31,28 @@ def known_labels(
         )
     if labels.dtype not in (torch.int64, torch.int32):
         labels = labels.long()
-    ignored = labels == ignore_index
-    wrong = ((labels < 0) | (labels >= num_classes)) & ~ignored
-    if labels.device.type == 'cpu' and wrong.any():
-        raise SettingError(
-            f'Labels {labels[wrong].unique().tolist()} lie outside '
-            f'[0, {num_classes}) and are not ignore_index={ignore_index}: '
-            'correct num_classes, map them in the data set '
-            '(reduce_zero_label, label_map), or set ignore_index.'
-        )
-    known = labels.to(torch.int32, copy=True)
-    return known.masked_fill_(ignored.logical_or_(wrong), -1)
+    left_out = labels == ignore_index
+    if labels.device.type == 'cpu':
+        check_label_values(labels, num_classes, ignore_index)
+    else:
+        left_out |= (labels < 0) | (labels >= num_classes)
+    return labels.to(torch.int32, copy=True).masked_fill_(left_out, -1)
+
+
+def check_label_values(
+    labels: Tensor, num_classes: int, ignore_index: int
+) -> None:
+    """Raise if a label is neither a class nor ignored."""
+    if not labels.numel():
+        return
+    classes = labels.masked_fill(labels == ignore_index, 0)
+    lowest, highest = classes.aminmax()
+    if lowest >= 0 and highest < num_classes:
+        return
+    wrong = classes[(classes < 0) | (classes >= num_classes)]
+    raise SettingError(
+        f'Labels {wrong.unique().tolist()} lie outside [0, {num_classes}) '
+        f'and are not ignore_index={ignore_index}: correct num_classes, map '
+        'them in the data set (reduce_zero_label, label_map), or set '
+        'ignore_index.'
+    )

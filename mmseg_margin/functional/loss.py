@@ -70,20 +70,21 @@ def margin_calibration_loss(
         1.9135
     """
     check_reduction(reduction)
+    share: Tensor | float = 1.0
+    if reduction == 'mean':
+        labelled = (labels != ignore_index).sum().clamp(min=1)
+        share = 1 / labelled.to(torch.promote_types(scores.dtype, torch.float))
     pixel_loss = pixel_calibration_loss(
         scores,
         labels,
         rho_0k,
         rho_k0,
+        pixel_weight=share,
         ignore_index=ignore_index,
         backend=backend,
         **settings,
     )
-    if reduction == 'none':
-        return pixel_loss
-    if reduction == 'sum':
-        return pixel_loss.sum()
-    return pixel_loss.sum() / (labels != ignore_index).sum().clamp(min=1)
+    return pixel_loss if reduction == 'none' else pixel_loss.sum()
 
 
 def check_reduction(reduction: str) -> None:
@@ -100,6 +101,7 @@ def pixel_calibration_loss(
     rho_0k: PerClass,
     rho_k0: PerClass,
     *,
+    pixel_weight: Tensor | float = 1.0,
     ignore_index: int = 255,
     backend: str = 'auto',
     **settings,
@@ -107,7 +109,9 @@ def pixel_calibration_loss(
     """The loss of every pixel, (N, ...), 0 where the label is ignored.
 
     It compiles its own kernel, so an enclosing ``torch.compile`` calls it as
-    it is. The settings are those of :func:`margin_calibration_loss`.
+    it is. Weights, one for all or (N, ...), cost nothing here: a gradient
+    that has them already need not be multiplied by them afterwards. The
+    settings are those of :func:`margin_calibration_loss`.
     """
     check_shapes(scores, labels)
     labels = known_labels(labels, scores.shape[1], ignore_index)
@@ -122,17 +126,24 @@ def pixel_calibration_loss(
             some = (..., *[slice(None, None, terms.sample_step(labels))] * 2)
         sample = zip(scores.detach()[some], labels[some], strict=True)
         terms = terms.with_tables(sample)
-    return PixelLoss.apply(scores, labels, terms, backend).view(shape)
+    if torch.finfo(scores.dtype).bits < 32:
+        # A share of a pixel is too small a number for such a gradient, until
+        # what AMP scales it by has been multiplied in.
+        loss = PixelLoss.apply(scores, labels, 1.0, terms, backend)
+        return pixel_weight * loss.view(shape)
+    return PixelLoss.apply(scores, labels, pixel_weight, terms, backend).view(
+        shape
+    )
 
 
 class PixelLoss(torch.autograd.Function):
     """Per-pixel loss whose gradient was computed along with it."""
 
     @staticmethod
-    def forward(ctx, scores, labels, terms, backend):
-        loss, ctx.gradient = run(scores, labels, terms, backend)
+    def forward(ctx, scores, labels, pixel_weight, terms, backend):
+        ctx.arguments = (pixel_weight, terms, backend)
+        loss, ctx.gradient = run(scores, labels, *ctx.arguments)
         ctx.save_for_backward(scores, labels)
-        ctx.arguments = (terms, backend)
         return loss
 
     @staticmethod
@@ -144,12 +155,24 @@ class PixelLoss(torch.autograd.Function):
         with torch.no_grad():
             if gradient is None:
                 _, gradient = run(scores, labels, *ctx.arguments)
-            gradient.mul_(upstream.unsqueeze(1))
-        return first_derivative_only(gradient, scores), None, None, None
+            if not _is_one(upstream):
+                gradient.mul_(upstream.unsqueeze(1))
+        return first_derivative_only(gradient, scores), None, None, None, None
+
+
+def _is_one(upstream: Tensor) -> bool:
+    """Whether it is 1 everywhere, as of a sum; a GPU is not waited for."""
+    if upstream.device.type != 'cpu' or not upstream.numel():
+        return False
+    return not any(upstream.stride()) and float(upstream.view(-1)[0]) == 1
 
 
 def run(
-    scores: Tensor, labels: Tensor, terms: Terms, backend: str
+    scores: Tensor,
+    labels: Tensor,
+    pixel_weight: Tensor | float,
+    terms: Terms,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     """Loss (N, ...) and gradient (N, K, ...) of scores and labels."""
     kernel, size = make_plan(terms.rules, scores, backend)
@@ -158,15 +181,16 @@ def run(
     gradient = torch.empty_like(flat_scores)
     dtype = terms.classes.rho_0k.dtype
     loss = torch.empty_like(flat_labels, dtype=dtype)
+    weight = (labels >= 0).to(dtype) * pixel_weight
+    weight = weight.to(dtype).view_as(flat_labels)
     with torch.autocast(scores.device.type, enabled=False):
         for n in range(len(scores)):
             for start in range(0, flat_scores.shape[2], size):
                 here = slice(start, start + size)
-                part = flat_labels[n, :, here]
                 result = kernel(
                     flat_scores[n, :, here].to(dtype).contiguous(),
-                    part,
-                    (part >= 0).to(dtype),
+                    flat_labels[n, :, here],
+                    weight[n, :, here],
                     terms.classes,
                 )
                 loss[n, :, here] = result.loss

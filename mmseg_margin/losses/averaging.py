@@ -19,6 +19,11 @@ class PixelShares(NamedTuple):
     weights: Tensor | None
     divisor: Tensor | float
 
+    def of_each(self, total: float = 1.0) -> Tensor | float:
+        """What each pixel's loss is multiplied by, one for all or its own."""
+        share = total / self.divisor
+        return share if self.weights is None else share * self.weights
+
 
 def check_reduction(reduction: str) -> None:
     if reduction not in REDUCTIONS:
@@ -71,10 +76,3 @@ def pixel_shares(
     if weight is not None:
         weights = weight.float() * (1.0 if weights is None else weights)
     return PixelShares(weights, divisor)
-
-
-def reduce_pixels(loss: Tensor, shares: PixelShares, reduction: str) -> Tensor:
-    """Weight and reduce the loss (N, H, W), which is 0 where ignored."""
-    if shares.weights is not None:
-        loss = loss * shares.weights
-    return loss if reduction == 'none' else loss.sum() / shares.divisor

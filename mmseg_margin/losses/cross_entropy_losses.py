@@ -8,8 +8,9 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
+from mmseg_margin.functional import check_label_values
 
-from .averaging import pixel_shares, reduce_pixels
+from .averaging import pixel_shares
 from .class_weights import ClassWeight
 from .pixel_wise_loss import PixelWiseLoss
 
@@ -43,11 +44,13 @@ def weighted_cross_entropy(
     shares = pixel_shares(
         label, ignore_index, reduction, class_weight, weight, avg_factor
     )
-    loss = _cross_entropy(pred, label, ignore_index)
-    return reduce_pixels(loss, shares, reduction)
+    loss = shares.of_each() * _cross_entropy(pred, label, ignore_index)
+    return loss if reduction == 'none' else loss.sum()
 
 
 def _cross_entropy(scores: Tensor, label: Tensor, ignore_index: int) -> Tensor:
+    if scores.device.type == 'cpu' and not torch.compiler.is_compiling():
+        check_label_values(label, scores.shape[1], ignore_index)
     return F.cross_entropy(
         scores.float(), label, reduction='none', ignore_index=ignore_index
     )
@@ -68,9 +71,13 @@ class WeightedCrossEntropyLoss(PixelWiseLoss):
     """
 
     def pixel_losses(
-        self, scores: Tensor, label: Tensor, ignore_index: int
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        pixel_weight: Tensor | float,
     ) -> Tensor:
-        return _cross_entropy(scores, label, ignore_index)
+        return pixel_weight * _cross_entropy(scores, label, ignore_index)
 
     def stage_settings(self, num_classes: int) -> dict[str, Any]:
         return CROSS_ENTROPY
@@ -105,11 +112,15 @@ class SoftmaxFocalLoss(PixelWiseLoss):
         self.gamma = gamma
 
     def pixel_losses(
-        self, scores: Tensor, label: Tensor, ignore_index: int
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        pixel_weight: Tensor | float,
     ) -> Tensor:
         cross_entropy = _cross_entropy(scores, label, ignore_index)
         p = torch.exp(-cross_entropy)
-        return (1 - p) ** self.gamma * cross_entropy
+        return pixel_weight * (1 - p) ** self.gamma * cross_entropy
 
     def stage_settings(self, num_classes: int) -> dict[str, Any]:
         # The softmax form's focus is on twice the probability.

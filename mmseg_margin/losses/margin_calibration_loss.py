@@ -139,11 +139,16 @@ class MarginCalibrationLoss(PixelWiseLoss):
             self.errors.load(state['errors'])
 
     def pixel_losses(
-        self, scores: Tensor, label: Tensor, ignore_index: int
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        pixel_weight: Tensor | float,
     ) -> Tensor:
         return pixel_calibration_loss(
             scores,
             label,
+            pixel_weight=pixel_weight,
             ignore_index=ignore_index,
             **self.stage_settings(scores.shape[1]),
         )

@@ -8,16 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmseg_margin.functional import upsampled_stage
+from mmseg_margin.functional import check_label_values, upsampled_stage
 
-from .averaging import (
-    PixelShares,
-    check_reduction,
-    pixel_shares,
-    reduce_pixels,
-)
+from .averaging import PixelShares, check_reduction, pixel_shares
 from .class_weights import ClassWeight, ClassWeightedModule
-from .validation import check_labels, check_loss_name
+from .validation import check_loss_name
 
 
 def two_class_scores(scores: Tensor) -> Tensor:
@@ -68,9 +63,16 @@ class PixelWiseLoss(ClassWeightedModule):
         return self._loss_name
 
     def pixel_losses(
-        self, scores: Tensor, label: Tensor, ignore_index: int
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        pixel_weight: Tensor | float,
     ) -> Tensor:
-        """(N, K, H, W) and (N, H, W) to (N, H, W), 0 where ignored."""
+        """(N, K, H, W) and (N, H, W) to (N, H, W), 0 where ignored.
+
+        Each is multiplied by its weight, one for all or (N, H, W).
+        """
         raise NotImplementedError
 
     def stage_settings(self, num_classes: int) -> dict[str, Any]:
@@ -92,12 +94,13 @@ class PixelWiseLoss(ClassWeightedModule):
         self.check(scores, label, ignore_index)
         reduction = reduction_override or self.reduction
         with torch.autocast(scores.device.type, enabled=False):
-            loss = self.pixel_losses(scores, label, ignore_index)
             shares = self._shares(
                 label, ignore_index, reduction, weight, avg_factor
             )
-            loss = reduce_pixels(loss, shares, reduction)
-        return self.loss_weight * loss
+            loss = self.pixel_losses(
+                scores, label, ignore_index, shares.of_each(self.loss_weight)
+            )
+        return loss if reduction == 'none' else loss.sum()
 
     def fused_stage(
         self,
@@ -147,9 +150,7 @@ class PixelWiseLoss(ClassWeightedModule):
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         """Raise where the statistics or the labels do not fit the scores."""
         self.check_classes(scores.shape[1])
-        on_cpu = scores.device.type == 'cpu'
-        if torch.compiler.is_compiling() or (
-            self.labels_checked and not on_cpu
-        ):
-            return
-        check_labels(label, scores.shape[1], ignore_index)
+        # On a CPU the losses of the pixels look at every label themselves.
+        looked_at = self.labels_checked or scores.device.type == 'cpu'
+        if not (looked_at or torch.compiler.is_compiling()):
+            check_label_values(label, scores.shape[1], ignore_index)

@@ -3,13 +3,10 @@
 import logging
 from collections.abc import Sequence
 
-import torch
 from mmengine.logging import print_log
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mmseg_margin.errors import MarginError, SettingError
-from mmseg_margin.functional.labels import known_labels
 from mmseg_margin.terminal import printable
 
 # Scores seldom differ by more; the paper's offsets on Cityscapes are below 1.
@@ -35,16 +32,6 @@ def check_loss_name(loss_name: str) -> None:
             f'loss_name={loss_name!r} must contain "loss", or mmengine '
             'leaves the term out of the sum it minimises.'
         )
-
-
-def check_labels(label: Tensor, num_classes: int, ignore_index: int) -> None:
-    """Raise if a label is neither a class nor ignored."""
-    if label.numel() == 0:
-        return
-    classes = torch.where(label == ignore_index, 0, label)
-    lowest, highest = classes.aminmax()
-    if lowest < 0 or highest >= num_classes:
-        known_labels(label.cpu(), num_classes, ignore_index)  # names them
 
 
 def warn_of_large_offsets(

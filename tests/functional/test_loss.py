@@ -8,7 +8,11 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck
 
-from mmseg_margin.functional import margin_calibration_loss, reference_loss
+from mmseg_margin.functional import (
+    margin_calibration_loss,
+    pixel_calibration_loss,
+    reference_loss,
+)
 from tests.functional.builders import (
     IGNORE,
     eager,
@@ -200,6 +204,31 @@ def test_upstream_gradient_retained_graph_and_accumulation():
     loss.backward()
     torch.testing.assert_close(leaf.grad, 7.0 * once)
     torch.testing.assert_close(batch, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float16])
+def test_weights_of_the_pixels(dtype):
+    scores, labels, *rho = make_batch(4, (2, 6, 5), dtype=dtype)
+    # Shares of a large batch, which AMP scales so that half precision holds
+    # the gradient, though not the shares.
+    weights = 1e-8 * torch.rand(labels.shape, dtype=torch.float64)
+
+    def scaled(leaf, **settings):
+        loss = pixel_calibration_loss(leaf, labels, *rho, **settings)
+        factor = 1 if 'pixel_weight' in settings else weights
+        return 2**16 * (factor * loss).sum()
+
+    value, gradient = value_and_gradient(scaled, scores, pixel_weight=weights)
+    expected = value_and_gradient(scaled, scores.double())
+    tolerance = 1e-12 if dtype is torch.float64 else 2e-3
+    assert gradient.dtype is dtype
+    assert gradient.any()
+    torch.testing.assert_close(
+        (value.double(), gradient.double()),
+        expected,
+        rtol=tolerance,
+        atol=tolerance * float(expected[1].abs().max()),
+    )
 
 
 @pytest.mark.parametrize('form', ['paper', 'target'])
