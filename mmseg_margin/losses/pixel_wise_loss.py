@@ -150,7 +150,9 @@ class PixelWiseLoss(ClassWeightedModule):
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         """Raise where the statistics or the labels do not fit the scores."""
         self.check_classes(scores.shape[1])
-        # On a CPU the losses of the pixels look at every label themselves.
-        looked_at = self.labels_checked or scores.device.type == 'cpu'
-        if not (looked_at or torch.compiler.is_compiling()):
-            check_label_values(label, scores.shape[1], ignore_index)
+        on_cpu = scores.device.type == 'cpu'
+        if torch.compiler.is_compiling() or (
+            self.labels_checked and not on_cpu
+        ):
+            return
+        check_label_values(label, scores.shape[1], ignore_index)

@@ -127,12 +127,13 @@ def test_given_weights_stay_and_counts_alone_are_enough():
 
 
 @every_loss
+@pytest.mark.parametrize('weights', [None, WEIGHTS])
 @pytest.mark.parametrize('value', [3, 200, -1])
-def test_a_wrong_label_is_named(name, value, batch):
+def test_a_wrong_label_is_named(name, value, weights, batch):
     scores, labels = batch
     labels[0, 3, 3] = value
     with pytest.raises(ValueError, match=rf'Labels \[{value}\] lie outside'):
-        build(name)(scores, labels)
+        build(name, class_weight=weights)(scores, labels)
 
 
 @pytest.mark.parametrize('name', ['ce', 'margin'])
