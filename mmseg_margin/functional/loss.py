@@ -126,14 +126,13 @@ def pixel_calibration_loss(
             some = (..., *[slice(None, None, terms.sample_step(labels))] * 2)
         sample = zip(scores.detach()[some], labels[some], strict=True)
         terms = terms.with_tables(sample)
+    # A pixel's share is too small a number for a gradient of half precision,
+    # until what AMP scales it by has been multiplied in.
+    now, later = pixel_weight, None
     if torch.finfo(scores.dtype).bits < 32:
-        # A share of a pixel is too small a number for such a gradient, until
-        # what AMP scales it by has been multiplied in.
-        loss = PixelLoss.apply(scores, labels, 1.0, terms, backend)
-        return pixel_weight * loss.view(shape)
-    return PixelLoss.apply(scores, labels, pixel_weight, terms, backend).view(
-        shape
-    )
+        now, later = 1.0, pixel_weight
+    loss = PixelLoss.apply(scores, labels, now, terms, backend).view(shape)
+    return loss if later is None else later * loss
 
 
 class PixelLoss(torch.autograd.Function):
