@@ -14,6 +14,8 @@ model = dict(
     backbone=dict(
         type='EfficientNetLite',
         arch='lite0',
+        # Its running means shall follow trainings of some hundred iterations.
+        norm_cfg=dict(type='BN', momentum=0.03, eps=1e-3),
         init_cfg=dict(type='Pretrained', checkpoint='imagenet'),
     ),
     # The pyramid sees strides 16 and 32, the decoder stride 4.

@@ -1,6 +1,6 @@
 # Three times as long.
-_base_ = './pretrained_300.py'
-max_iters = 900
+_base_ = './pretrained_200.py'
+max_iters = 600
 param_scheduler = [
     _base_.param_scheduler[0],
     dict(_base_.param_scheduler[1], end=max_iters),

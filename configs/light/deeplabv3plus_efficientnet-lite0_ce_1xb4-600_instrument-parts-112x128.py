@@ -2,7 +2,7 @@ _base_ = [
     '../_base_/models/deeplabv3plus_efficientnet-lite0.py',
     '../_base_/datasets/instrument_parts_112x128.py',
     '../_base_/default_runtime.py',
-    '../_base_/schedules/pretrained_300.py',
+    '../_base_/schedules/pretrained_600.py',
     '../_base_/margin.py',
 ]
 model = dict(
