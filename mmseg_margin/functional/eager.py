@@ -113,15 +113,13 @@ def softmax_terms(
     power, total, log_loss = powers(scores, own, label, classes, rules.bits)
     w = weight * at_label(classes.pos_weight, label)
     error = torch.expm1(-LN_2 * log_loss).neg_()
-    if rules.form == 'jaccard':
-        own_cost = costs_at(classes.own_cost, error, label)
-        w = w * own_cost
     w, slope = focused(w, error, log_loss, rules.focus)
     loss = w * log_loss / rules.bits
     if rules.form == 'softmax':
         gradient = power.mul_(slope / total)
         return loss, gradient.scatter_add_(0, label, -slope)
     p = power.div_(total)
+    own_cost = costs_at(classes.own_cost, error, label)
     cost = costs_at(classes.other_cost, p)
     cost.scatter_(0, label, -own_cost).mul_(p)
     mean = cost.sum(0, keepdim=True)

@@ -221,15 +221,13 @@ def softmax_terms(
     log_loss = total.log2() + top - _only(own, z)
     error = -torch.expm1(-LN_2 * log_loss)
     w = weight * _only(own, classes.pos_weight)
-    if rules.form == 'jaccard':
-        own_cost = _cost(classes.own_cost, error, labels.clamp(min=0).long())
-        w = w * own_cost
     w, slope = focused(w, error, log_loss, rules.focus)
     loss = w * log_loss / rules.bits
     less = torch.where(own, slope, 0.0)
     if rules.form == 'softmax':
         return loss, e * (slope / total) - less
     p = e * (1 / total)
+    own_cost = _cost(classes.own_cost, error, labels.clamp(min=0).long())
     other_cost = _cost(classes.other_cost, p)
     c = torch.where(own, -own_cost, other_cost)
     mean = (c * p).sum(0, keepdim=True)

@@ -52,8 +52,8 @@ def margin_calibration_loss(
               played down; 0 in the paper.
             - ``levels=64``: Levels in which the Jaccard form counts errors.
             - ``log_share=0``: How much of the softmax form, with its
-              ``pos_weight`` and ``focus``, the Jaccard form adds to the error
-              of the label.
+              ``pos_weight`` and ``focus``, the Jaccard form adds; or a
+              function that tells, if it is another in every step.
             - ``tables=None``: Weights (2, K, L + 1) of the Jaccard form at the
               borders of L levels, or a function that makes them from the
               batch's error histograms (2, K, L), which are counted on some

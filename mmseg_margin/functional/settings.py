@@ -37,9 +37,12 @@ class LossSettings:
             from one step to the next.
         batch_share: From 0 to 1: how far the Jaccard form takes the classes'
             shares from the batch instead of from the data set.
-        log_share: How much of the log-loss the Jaccard form adds to the error
-            of the label, with the same weight. The error's gradient vanishes
-            where the label has no probability, the log-loss' does not.
+        log_share: How much of the softmax form the Jaccard form adds, in
+            the end. It teaches the frequent classes, and would keep the rare
+            ones from being learnt at all if it were there from the start.
+        log_delay: How late it is added: its share grows with this power of
+            the training's progress; 0 for all of it from the start. The
+            progress is the Runner's; without one there is none.
     """
 
     form: str = 'paper'
@@ -51,6 +54,7 @@ class LossSettings:
     memory: float = 0.98
     batch_share: float = 0.0
     log_share: float = 0.0
+    log_delay: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self, 'form', f'one of {FORMS}', FORMS.__contains__)
@@ -76,6 +80,7 @@ class LossSettings:
         _require(self, 'memory', 'in [0, 1)', lambda m: 0 <= m < 1)
         _require(self, 'batch_share', 'from 0 to 1', lambda b: 0 <= b <= 1)
         _require(self, 'log_share', 'not negative', lambda s: s >= 0)
+        _require(self, 'log_delay', 'not negative', lambda d: d >= 0)
 
     @property
     def bits(self) -> float:

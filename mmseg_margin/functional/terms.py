@@ -1,7 +1,7 @@
 """What the kernels need of the settings and of the offsets."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -41,10 +41,12 @@ class Terms(NamedTuple):
         log_base: float | str = 2,
         focus: float = 0.0,
         levels: int = 64,
-        log_share: float = 0.0,
+        log_share: float | Callable[[], float] = 0.0,
         tables: Tables = None,
     ) -> 'Terms':
         """The terms for scores (N, K, ...), in the dtype to compute in."""
+        if callable(log_share):
+            log_share = log_share()
         settings = LossSettings(
             form=form,
             log_base=log_base,

@@ -16,6 +16,7 @@ from mmseg_margin.stats import ClassStats
 from .error_memory import ErrorMemory
 from .pixel_wise_loss import PixelWiseLoss
 from .presets import settings_of
+from .progress import training_progress
 from .validation import warn_of_large_offsets
 
 
@@ -153,6 +154,11 @@ class MarginCalibrationLoss(PixelWiseLoss):
             **self.stage_settings(scores.shape[1]),
         )
 
+    def log_share(self) -> float:
+        """What the Jaccard form has of the log-loss by now."""
+        delay = training_progress() ** self.settings.log_delay
+        return self.settings.log_share * delay
+
     def stage_settings(self, num_classes: int) -> dict[str, Any]:
         tables = None
         if self.errors is not None:
@@ -169,7 +175,7 @@ class MarginCalibrationLoss(PixelWiseLoss):
             'log_base': self.settings.log_base,
             'focus': self.settings.focus,
             'levels': self.settings.levels,
-            'log_share': self.settings.log_share,
+            'log_share': self.log_share,
             'tables': tables,
             'backend': self.backend,
         }

@@ -28,13 +28,14 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     'paper': ('pos_weight', 'focus', *OF_ALL),
     'target': ('pos_weight', 'focus', *OF_ALL),
     'softmax': ('focus', *OF_ALL),
-    'jaccard': ('log_share', 'memory', 'batch_share', *OF_ALL),
+    'jaccard': ('log_share', 'log_delay', 'memory', 'batch_share', *OF_ALL),
 }
 CHOICES: dict[str, tuple] = {
     'form': tuple(PARAMETERS),
     'pos_weight': (1.0, 'num_classes'),
     'focus': (0.0, 1.0, 2.0),
-    'log_share': (0.0, 0.03, 0.1, 0.3),
+    'log_share': (0.0, 0.3, 1.0),
+    'log_delay': (0.0, 1.0),
     'memory': (0.0, 0.9, 0.98),
     'batch_share': (0.0, 0.5, 1.0),
     'log_base': (2, 'e'),

@@ -70,7 +70,7 @@ def test_equals_the_weights_by_sorting(log_share):
     def slow(*batch):
         e, _ = errors_of(*batch)
         log_loss = torch.where(own, -torch.log1p(-e), 0.0)
-        return (w * (e + log_share * log_loss)).sum(1).mean()
+        return (w * e + log_share * log_loss).sum(1).mean()
 
     loss, gradient = value_and_gradient(
         jaccard, *batch, tables=tables, log_share=log_share

@@ -60,10 +60,8 @@ def slow_loss(scores, labels, history, loss):
             level = int(error[k] * levels)
             rest = error[k] * levels - level
             low, high = (weight(level + i, k, k == y) for i in (0, 1))
-            term = error[k]
-            if k == y:
-                term = term - settings.log_share * math.log(1 - error[k])
-            total += (low + rest * (high - low)) * term
+            total += (low + rest * (high - low)) * error[k]
+        total -= settings.log_share * math.log(1 - error[y])
     return float(total / pixels)
 
 

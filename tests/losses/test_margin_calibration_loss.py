@@ -74,7 +74,8 @@ WRITTEN_OUT = {
         log_base='e',
         memory=0.0,
         batch_share=1.0,
-        log_share=0.03,
+        log_share=1.0,
+        log_delay=1.0,
         largest_offset=0.0,
         absent_class='zero',
     ),
@@ -93,7 +94,7 @@ def test_a_preset_is_its_written_out_settings(batch, preset):
 
 
 def test_whatever_is_given_replaces_the_presets():
-    given = dict(memory=0.5, log_share=0, batch_share=0.0)
+    given = dict(memory=0.5, log_share=0, log_delay=0, batch_share=0.0)
     loss = build(preset='recommended', tau=3.0, **given)
     assert loss.settings == LossSettings('jaccard', log_base='e', **given)
     assert loss.offset_settings == OffsetSettings(3.0, absent_class='zero')
