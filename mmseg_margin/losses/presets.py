@@ -23,7 +23,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         'memory': 0.0,
         'batch_share': 1.0,
         'log_share': 1.0,
-        'log_delay': 1.0,
+        'log_delay': 2.0,
         'largest_offset': 0.0,
         # Nothing is learnt for such a class, and nothing is lost.
         'absent_class': 'zero',

@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple] = {
     'pos_weight': (1.0, 'num_classes'),
     'focus': (0.0, 1.0, 2.0),
     'log_share': (0.0, 0.3, 1.0),
-    'log_delay': (0.0, 1.0),
+    'log_delay': (0.0, 2.0),
     'memory': (0.0, 0.9, 0.98),
     'batch_share': (0.0, 0.5, 1.0),
     'log_base': (2, 'e'),

@@ -75,7 +75,7 @@ WRITTEN_OUT = {
         memory=0.0,
         batch_share=1.0,
         log_share=1.0,
-        log_delay=1.0,
+        log_delay=2.0,
         largest_offset=0.0,
         absent_class='zero',
     ),
