@@ -175,6 +175,7 @@ class MarginCalibrationLoss(PixelWiseLoss):
             'log_base': self.settings.log_base,
             'focus': self.settings.focus,
             'levels': self.settings.levels,
+            # A number would have a compiled model compiled in every step.
             'log_share': self.log_share,
             'tables': tables,
             'backend': self.backend,
