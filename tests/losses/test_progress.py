@@ -1,5 +1,7 @@
 """The log-loss of the Jaccard form comes as the training proceeds."""
 
+import uuid
+
 import pytest
 import torch
 from mmengine.hooks import Hook
@@ -43,12 +45,10 @@ def test_it_grows_with_the_progress_of_the_runner(tmp_path, delay, expected):
 
 
 @pytest.fixture
-def hub(monkeypatch):
+def hub():
     """A training of ten iterations, without its Runner."""
-    hub = MessageHub.get_instance('test_progress')
-    monkeypatch.setattr(
-        MessageHub, 'get_current_instance', classmethod(lambda cls: hub)
-    )
+    # The newest is the current one.
+    hub = MessageHub.get_instance(f'progress_{uuid.uuid4().hex}')
     hub.update_info('max_iters', 10)
     yield hub
     hub.runtime_info.clear()
