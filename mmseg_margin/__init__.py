@@ -14,12 +14,17 @@ if has_mmseg():
     with quiet_import():
         from . import datasets, evaluation, models
         from .hooks import ClassStatsHook, SwapLossHook
-        from .losses import MarginCalibrationLoss, WeightedCrossEntropyLoss
+        from .losses import (
+            JaccardLoss,
+            MarginCalibrationLoss,
+            WeightedCrossEntropyLoss,
+        )
         from .stats import ClassStats
 
     __all__ += [
         'ClassStats',
         'ClassStatsHook',
+        'JaccardLoss',
         'MarginCalibrationLoss',
         'SwapLossHook',
         'WeightedCrossEntropyLoss',

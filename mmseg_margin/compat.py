@@ -27,9 +27,6 @@ INSTALL_HINT = (
     "or pip install 'mmseg_margin[openmmlab]' (upstream)."
 )
 NO_WEIGHTS_ONLY = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
-LOSS_STAGE = 'loss_by_feat'
-# What a loss stage is: a head, its scores and labels (N, H, W) to a log.
-LossStage = Callable[[Any, Any, Any], dict[str, Any]]
 
 
 def has_mmseg() -> bool:
@@ -271,32 +268,3 @@ def go_on_with_trial(study: Any, trial: Any) -> Any:
     from optuna.trial import Trial
 
     return Trial(study, trial._trial_id)
-
-
-def has_stock_loss_stage(head: Any) -> bool:
-    """Whether a head has mmseg's own up-sampling, losses and accuracy."""
-    from mmseg.models.decode_heads.decode_head import BaseDecodeHead
-
-    names = (LOSS_STAGE, '_stack_batch_gt')
-    return LOSS_STAGE not in vars(head) and all(
-        getattr(type(head), name) is getattr(BaseDecodeHead, name)
-        for name in names
-    )
-
-
-def replace_loss_stage(head: Any, stage: LossStage) -> None:
-    """Let one head compute its losses by another function."""
-    # A partial, unlike a closure, is copied and pickled with its head.
-    setattr(head, LOSS_STAGE, functools.partial(_run_stage, head, stage))
-
-
-def restore_loss_stage(head: Any) -> None:
-    """Give back what :func:`replace_loss_stage` took."""
-    vars(head).pop(LOSS_STAGE, None)
-
-
-def _run_stage(
-    head: Any, stage: LossStage, scores: Any, batch_data_samples: Any
-) -> dict[str, Any]:
-    labels = head._stack_batch_gt(batch_data_samples)
-    return stage(head, scores, labels.squeeze(1))

@@ -3,8 +3,8 @@
 import argparse
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
-from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
+from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.launch import (
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = open_config(args)
     if args.loss:
-        train_with(cfg, args.loss, args.loss_heads)
+        set_objective(cfg, args.loss, args.loss_heads)
     if not args.no_fused_loss:
         add_hook(cfg, 'FusedLossHook')
     cfg.resume = args.resume

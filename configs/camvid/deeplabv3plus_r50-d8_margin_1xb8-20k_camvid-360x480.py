@@ -3,7 +3,7 @@ _base_ = [
     '../_base_/datasets/camvid.py',
     'mmseg::_base_/default_runtime.py',
     'mmseg::_base_/schedules/schedule_20k.py',
-    '../_base_/margin.py',
+    '../_base_/losses.py',
 ]
 model = dict(
     data_preprocessor=dict(size=_base_.crop_size),

@@ -3,7 +3,7 @@ _base_ = [
     '../_base_/datasets/instrument_parts.py',
     '../_base_/default_runtime.py',
     '../_base_/schedules/adamw_600.py',
-    '../_base_/margin.py',
+    '../_base_/losses.py',
 ]
 crop_size = (96, 96)
 train_pipeline = _base_.train_pipeline

@@ -3,7 +3,7 @@ _base_ = [
     '../_base_/datasets/steel_128x128.py',
     '../_base_/default_runtime.py',
     '../_base_/schedules/pretrained_200.py',
-    '../_base_/margin.py',
+    '../_base_/losses.py',
 ]
 model = dict(
     data_preprocessor=dict(size=_base_.crop_size),

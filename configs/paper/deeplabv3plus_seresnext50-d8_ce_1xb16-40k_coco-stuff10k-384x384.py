@@ -3,7 +3,7 @@ _base_ = [
     '../_base_/datasets/coco-stuff10k_384x384.py',
     'mmseg::_base_/default_runtime.py',
     '../_base_/schedules/adamw_40k.py',
-    '../_base_/margin.py',
+    '../_base_/losses.py',
 ]
 model = dict(
     data_preprocessor=dict(size=_base_.crop_size),

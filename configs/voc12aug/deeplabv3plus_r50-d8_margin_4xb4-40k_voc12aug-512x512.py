@@ -1,6 +1,6 @@
 _base_ = [
     'mmseg::deeplabv3plus/deeplabv3plus_r50-d8_4xb4-40k_voc12aug-512x512.py',
-    '../_base_/margin.py',
+    '../_base_/losses.py',
 ]
 model = dict(
     decode_head=dict(loss_decode=_base_.margin),

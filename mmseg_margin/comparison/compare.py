@@ -17,7 +17,7 @@ from mmengine.registry import init_default_scope
 from mmseg_margin import version
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.losses.presets import written_out
 from mmseg_margin.stats import StatsCache, check_labels
 
@@ -105,7 +105,7 @@ def make_setup(
     """What all runs have in common; the labels are checked on the way."""
     # What a preset means may change before the comparison is gone on with.
     losses = {
-        name: [written_out(term) for term in terms_of(objective)]
+        name: [written_out(term) for term in parse_objective(objective)]
         for name, objective in objectives.items()
     }
     init_default_scope(cfg.get('default_scope', 'mmseg'))

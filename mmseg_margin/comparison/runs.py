@@ -14,8 +14,8 @@ from mmengine.hooks import Hook
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import SettingError
-from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import Objective
+from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 from mmseg_margin.walks import add_hook, add_import, leaf_datasets
@@ -51,7 +51,7 @@ def run_config(
 ) -> Config:
     """The config of one run, which differs in objective and seed alone."""
     cfg = copy.deepcopy(base)
-    train_with(cfg, run.objective)
+    set_objective(cfg, run.objective)
     add_hook(cfg, 'FusedLossHook')
     cfg.comparison = ConfigDict(name=run.name, seed=run.seed)
     cfg.work_dir = str(run.folder)

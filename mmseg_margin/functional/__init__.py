@@ -1,9 +1,14 @@
 """The mathematics: torch and numpy only, no MMSegmentation needed."""
 
 from .backend import choose_backend
-from .jaccard import error_histograms, jaccard_weights
-from .labels import check_label_values
-from .loss import margin_calibration_loss, pixel_calibration_loss
+from .jaccard_loss import (
+    JaccardObjective,
+    count_errors,
+    jaccard_loss,
+    jaccard_weights,
+    upsampled_jaccard_loss,
+)
+from .margin_loss import MarginObjective, margin_loss, upsampled_margin_loss
 from .margins import (
     ABSENT_CLASS_POLICIES,
     MarginOffsets,
@@ -20,36 +25,47 @@ from .reference import (
     reference_loss,
     rho_margin_loss,
 )
-from .settings import FORMS, LossSettings, OffsetSettings
-from .upsampled import (
-    StageResult,
-    upsampled_margin_loss,
-    upsampled_stage,
+from .settings import (
+    LARGE_OFFSET,
+    MarginSettings,
+    OffsetSettings,
+    describe_large_offsets,
 )
+from .softmax import CrossEntropy
+from .stage import StageResult, check_label_values, run_stage
+
+# The name under which the paper's loss was first published here.
+margin_calibration_loss = margin_loss
 
 __all__ = [
     'ABSENT_CLASS_POLICIES',
-    'FORMS',
-    'LossSettings',
+    'LARGE_OFFSET',
+    'CrossEntropy',
+    'JaccardObjective',
+    'MarginObjective',
     'MarginOffsets',
+    'MarginSettings',
     'OffsetSettings',
     'StageResult',
     'calibrated_log_loss',
     'check_label_values',
     'choose_backend',
-    'error_histograms',
+    'count_errors',
+    'describe_large_offsets',
     'generalisation_gap',
     'iou_lower_bound',
+    'jaccard_loss',
     'jaccard_weights',
     'margin_calibration_loss',
+    'margin_loss',
     'margin_offsets',
     'margin_ratios',
     'optimal_rho_0k',
-    'pixel_calibration_loss',
     'pixel_margins',
     'reference_loss',
     'rho_margin_loss',
+    'run_stage',
     'tau_of_largest_offset',
+    'upsampled_jaccard_loss',
     'upsampled_margin_loss',
-    'upsampled_stage',
 ]

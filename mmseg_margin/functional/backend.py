@@ -1,44 +1,114 @@
-"""Which kernel runs where: compiled or eager, and on how many pixels at once.
+"""Which kernel runs where: Triton, compiled or eager, and on how many pixels.
 
-A chunk of pixels is copied next to each other before it is worked on, because
+A piece of pixels is copied next to each other before the kernel runs, because
 the classes of a pixel lie an image apart and would evict each other from the
-cache. The number of pixels is left open when a kernel is compiled, so that
-one serves all sizes of images.
+cache. The number of pixels is left open when a kernel is compiled, so that one
+serves all sizes of images.
 """
 
 import functools
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from . import eager, kernels
-from .kernels import Classes, PixelTerms, Rules
-
-BACKENDS = ('auto', 'compiled', 'eager')
-# Scores of a chunk for each thread: few enough for the cache, and pixels
-# enough to outweigh the cost of a call. A GPU wants more of both.
+P = ParamSpec('P')
+R = TypeVar('R')
+BACKENDS = ('auto', 'triton', 'compiled', 'eager')
+# From this many scores on, what a compiled kernel saves in a few hundred
+# steps outweighs the seconds of its compilation.
+COMPILE_FROM = 2**22
+# torch runs an operator on one thread below this many numbers.
+PARALLEL_FROM = 2**15
+# Scores of a piece for each thread: few enough for the cache, and pixels
+# enough to outweigh the cost of a call. A GPU needs more of both.
 EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
 COMPILED_SCORES, COMPILED_PIXELS = 310_000, 4_080
 GPU_SCORES, GPU_PIXELS = 8_000_000, 65_536
 
 logger = logging.getLogger('mmseg_margin')
-Kernel = Callable[[Tensor, Tensor, Tensor, Classes], PixelTerms]
 
 
-def choose_backend(device: torch.device, backend: str = 'auto') -> str:
-    """``'compiled'`` where a compiler for the device is present."""
+class PixelTerms(NamedTuple):
+    """What a kernel computes for P pixels.
+
+    The compiler stores an intermediate that is returned, where it would
+    otherwise compute it again in each loop: hence ``stored``.
+
+    Args:
+        loss: Weighted loss, (1, P).
+        gradient: Of the summed loss, (K, P).
+        hits: How many labels have the highest score.
+        log_loss: Sum of the weighted cross-entropy, if the loss contains it.
+        stored: See above.
+    """
+
+    loss: Tensor
+    gradient: Tensor
+    hits: Tensor
+    log_loss: Tensor | None = None
+    stored: tuple[Tensor, ...] = ()
+
+
+Kernel = Callable[[Tensor, Tensor, Tensor, tuple], PixelTerms]
+
+
+class PixelKernel(Protocol):
+    """Loss and gradient of scores (K, P), labels and weight (1, P).
+
+    Labels are -1, and weights 0, where a pixel is ignored. A kernel is a
+    named tuple of its settings, and is compiled once for each value.
+    """
+
+    def __hash__(self) -> int: ...
+    def __iter__(self) -> Iterator: ...
+
+    def eager(
+        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
+    ) -> PixelTerms:
+        """Single torch operators with as few passes as possible.
+
+        Intermediates are overwritten, and the label's row is read and written
+        by index.
+        """
+
+    def fusible(
+        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
+    ) -> PixelTerms:
+        """The same for a compiler: no index, which would split the loops."""
+
+
+def class_numbers(like: Tensor) -> Tensor:
+    """0 to K - 1, (K, 1), beside scores (N, K, ...)."""
+    numbers = torch.arange(
+        like.shape[1], dtype=torch.int32, device=like.device
+    )
+    return numbers.unsqueeze(1)
+
+
+def select_label(mask: Tensor, x: Tensor) -> Tensor:
+    """The sum over the classes in the mask, (1, P)."""
+    return torch.where(mask, x, 0.0).sum(0, keepdim=True)
+
+
+def choose_backend(
+    device: torch.device, backend: str = 'auto', scores: int = COMPILE_FROM
+) -> str:
+    """The backend that ``'auto'`` stands for, given the number of scores."""
     if backend not in BACKENDS:
         raise SettingError(f'backend={backend!r} is not one of {BACKENDS}.')
     if backend != 'auto':
         return backend
+    if device.type == 'cpu' and scores < COMPILE_FROM:
+        return 'eager'
     return 'compiled' if _has_compiler(device.type) else 'eager'
 
 
@@ -57,69 +127,106 @@ class Plan(NamedTuple):
     pixels: int
 
 
-def make_plan(rules: Rules, scores: Tensor, backend: str) -> Plan:
-    """How to work through scores (N, K, ...)."""
-    K, device = scores.shape[1], scores.device
-    compiled = choose_backend(device, backend) == 'compiled'
+def make_plan(
+    kernel: PixelKernel, like: Tensor, pixels: int, backend: str
+) -> Plan:
+    """How to work through so many pixels with scores like (N, K, ...)."""
+    K, device = like.shape[1], like.device
+    compiled = choose_backend(device, backend, K * pixels) == 'compiled'
+    threads = torch.get_num_threads()
     if device.type != 'cpu':
-        pixels = max(GPU_SCORES // K, GPU_PIXELS)
+        size = max(GPU_SCORES // K, GPU_PIXELS)
+    elif compiled:
+        size = threads * max(COMPILED_SCORES // K, COMPILED_PIXELS)
+    elif threads > 1 and K * pixels < threads * EAGER_SCORES * 4:
+        # Too little work to share: each operator would wait for the threads.
+        size = max((PARALLEL_FROM - 1) // K, 1)
     else:
-        pixels = torch.get_num_threads() * (
-            max(COMPILED_SCORES // K, COMPILED_PIXELS)
-            if compiled
-            else max(EAGER_SCORES // K, EAGER_PIXELS)
-        )
+        size = threads * max(EAGER_SCORES // K, EAGER_PIXELS)
     if not compiled:
-        return Plan(_bind(eager.loss_and_gradient, rules), pixels)
-    double = scores.dtype == torch.float64
-    return Plan(_compile(rules, K, double, device.type), pixels)
-
-
-def _bind(function: Callable[..., PixelTerms], rules: Rules) -> Kernel:
-    def kernel(scores, labels, weight, classes):
-        return function(scores, labels, weight, classes, rules)
-
-    return kernel
+        return Plan(kernel.eager, size)
+    double = like.dtype == torch.float64
+    return Plan(_compile(kernel, K, double, device.type), size)
 
 
 @functools.cache
 def _compile(
-    rules: Rules, num_classes: int, double: bool, device_type: str
+    kernel: PixelKernel, num_classes: int, double: bool, device_type: str
 ) -> Kernel:
-    """One compiled kernel for each variant, or its eager twin."""
-    kernel = _bind(kernels.loss_and_gradient, rules)
-    fallback = _bind(eager.loss_and_gradient, rules)
+    """One compiled kernel for each variant, or the eager one."""
+
+    def variant(scores, labels, weight, constants):
+        return kernel.fusible(scores, labels, weight, constants)
+
     # The compiler counts its variants by the code object and gives up after
     # eight; so each variant has a code object of its own.
-    name = '_'.join(map(str, ('kernel', *rules, num_classes, double)))
-    kernel.__code__ = kernel.__code__.replace(co_name=name)
-    compiled = torch.compile(
-        kernel,
+    parts = (type(kernel).__name__, *kernel, num_classes, double)
+    variant.__code__ = variant.__code__.replace(
+        co_name='_'.join(map(str, parts))
+    )
+    compiled: Kernel = torch.compile(
+        variant,
         dynamic=False,
-        # The levels of the Jaccard form are clamped.
+        # The levels of the Jaccard objective are clamped.
         options={'assert_indirect_indexing': False},
     )
+    failed = False
 
-    # Whether there is a kernel for any number of pixels.
-    is_open = False
-
-    def run_or_fall_back(scores, labels, weight, classes):
-        nonlocal compiled, is_open
-        if not is_open and scores.shape[1] > 1:
+    def run_or_fall_back(scores, labels, weight, constants):
+        nonlocal failed
+        if failed:
+            return kernel.eager(scores, labels, weight, constants)
+        if scores.shape[1] > 1:
+            # In every call: a changed number of threads, or inference mode,
+            # compiles again, and that variant has to be open too.
             for per_pixel in (scores, labels, weight):
                 torch._dynamo.mark_dynamic(per_pixel, 1)
-            is_open = True
         try:
-            return compiled(scores, labels, weight, classes)
-        except RuntimeError as error:
-            if compiled is fallback:
+            return compiled(scores, labels, weight, constants)
+        except (OSError, RuntimeError) as error:
+            if not _is_compile_error(error):
                 raise
+            failed = True
             logger.warning(
-                'torch.compile failed, so the margin loss runs eagerly, '
-                'which is slower: %s',
+                'torch.compile failed, so the loss runs eagerly, which is '
+                'slower: %s',
                 str(error).strip().split('\n')[0],
             )
-            compiled = fallback
-            return fallback(scores, labels, weight, classes)
+            return kernel.eager(scores, labels, weight, constants)
 
     return run_or_fall_back
+
+
+def _is_compile_error(error: Exception) -> bool:
+    """Raised by the compiler or its cache folder, not by the kernel itself."""
+    origin = type(error).__module__
+    return isinstance(error, OSError) or origin.startswith(
+        ('torch._dynamo', 'torch._inductor')
+    )
+
+
+def no_autocast(device: torch.device) -> AbstractContextManager:
+    """Context manager: computes in the given types, on any device."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """``torch.compiler.disable``, applied when the function is called.
+
+    It imports the whole compiler, which would take longer than everything
+    else that importing this package does.
+    """
+
+    disabled: list[Callable[P, R]] = []
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*args, **kwargs)
+
+    # What the compiler looks for before it follows a call.
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call

@@ -60,7 +60,7 @@ def margin_offsets(
     present = counts > 0
     if absent_class == 'error' and not present.all():
         raise SettingError(
-            f'{_name_classes(~present, class_names)} has no labelled pixel, '
+            f'{name_classes(~present, class_names)} has no labelled pixel, '
             'so its margin-offset is infinite: take it out of the classes, '
             "add images that show it, or set absent_class='zero' or 'max'."
         )
@@ -106,7 +106,7 @@ def margin_ratios(
     share = counts / total
     if (background == 0).any():
         raise SettingError(
-            f'{_name_classes(background == 0, class_names)} holds every '
+            f'{name_classes(background == 0, class_names)} holds every '
             'labelled pixel, so there is no margin to calibrate: check the '
             'label mapping, or train with cross-entropy.'
         )
@@ -115,7 +115,7 @@ def margin_ratios(
         smallest = (share / np.sqrt(background)).max()
         raise SettingError(
             f'upsilon={upsilon} makes mu_k of '
-            f'{_name_classes(denominator <= 0, class_names)} infinite or '
+            f'{name_classes(denominator <= 0, class_names)} infinite or '
             f'negative: choose upsilon above {smallest:.3g}.'
         )
     return share * np.sqrt(counts) / denominator
@@ -199,7 +199,8 @@ def _check_scale(name: str, value: float) -> None:
         _check_positive(name, value)
 
 
-def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:
+def name_classes(mask: NDArray, names: Sequence[str] | None) -> str:
+    """The classes in a mask (K,), by number and name."""
     indices = np.flatnonzero(mask).tolist()
     if names is None:
         return 'class ' + ', '.join(str(index) for index in indices)

@@ -1,7 +1,7 @@
 """Algorithm 2 and its parts as the paper writes them, for people and tests.
 
-Everything here is plain differentiable torch; training uses the fused version
-of :mod:`mmseg_margin.functional.loss`, which gives the same numbers.
+Everything here is plain differentiable torch; training uses the kernels of
+:mod:`mmseg_margin.functional.margin_loss`, which give the same numbers.
 Scores are (N, K, ...), labels (N, ...), offsets (K,).
 """
 
@@ -37,20 +37,11 @@ def rho_margin_loss(margin: Tensor, rho: Tensor | float) -> Tensor:
 
 
 def calibrated_log_loss(
-    margin: Tensor,
-    rho: Tensor | float,
-    log_base: float = 2.0,
-    focus: float = 0.0,
+    margin: Tensor, rho: Tensor | float, log_base: float = 2.0
 ) -> Tensor:
-    """``varphi_rho(l) = log_b(1 + b^(rho - l))``, 1 at ``l = rho``, >= phi.
-
-    A focus multiplies it by ``(2 / (1 + b^(l - rho)))^focus``, which is 1 at
-    ``l = rho`` too: still >= phi, and closer to it beyond the margin.
-    """
+    """``varphi_rho(l) = log_b(1 + b^(rho - l))``, 1 at ``l = rho``, >= phi."""
     scale = math.log(log_base)
-    x = scale * (rho - margin)
-    log_loss = torch.nn.functional.softplus(x) / scale
-    return (2 * torch.sigmoid(x)) ** focus * log_loss
+    return torch.nn.functional.softplus(scale * (rho - margin)) / scale
 
 
 def iou_lower_bound(
@@ -67,33 +58,19 @@ def reference_loss(
     rho_k0: Tensor,
     pos_weight: float = 1.0,
     log_base: float = 2.0,
-    form: str = 'paper',
     ignore_index: int = 255,
-    focus: float = 0.0,
 ) -> Tensor:
     """Algorithm 2 and Eq. 16: the mean over the labelled pixels."""
     labelled = labels != ignore_index
     margins = pixel_margins(scores)
     loss = scores.new_zeros(())
     for k in range(scores.shape[1]):
-        own, other = labels == k, labelled & (labels != k)
-        if form == 'paper':
-            background = margins[:, k][other]
-        else:
-            label = labels.clamp(0, scores.shape[1] - 1).unsqueeze(1)
-            own_score = scores.gather(1, label).squeeze(1)
-            background = (scores[:, k] - own_score)[other]
+        foreground = margins[:, k][labels == k]
+        background = margins[:, k][labelled & (labels != k)]
         loss = (
             loss
             + pos_weight
-            * calibrated_log_loss(
-                margins[:, k][own], rho_k0[k], log_base, focus
-            ).sum()
-        )
-        loss = (
-            loss
-            + calibrated_log_loss(
-                -background, rho_0k[k], log_base, focus
-            ).sum()
+            * calibrated_log_loss(foreground, rho_k0[k], log_base).sum()
+            + calibrated_log_loss(-background, rho_0k[k], log_base).sum()
         )
     return loss / labelled.sum()

@@ -2,10 +2,10 @@
 
 Up-sampled s times, every s-th pixel of a row lies equally far between its two
 neighbours: these pixels are one *phase*. So a phase is the low-resolution row
-plus a share of the difference to itself shifted by one, and its gradient goes
-back in the same two shares: vector instructions, without an index, exact, and
-with nothing to be computed twice at the seams. A loss of pixels does not care
-in which order they come.
+plus a fraction of the difference to itself shifted by one, and its gradient
+goes back in the same two fractions: vector instructions, no index, exact, and
+nothing is computed twice where two pieces meet. The pixels' losses are summed,
+so the order in which the pixels come does not matter.
 """
 
 import functools
@@ -18,6 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+# An image with fewer scores stays in the cache at full size, so a few large
+# operators cost less than many small ones.
+SMALL_IMAGE = 2**18
 # Scores (K, ...) and labels (...) of some pixels.
 Sample = Iterator[tuple[Tensor, Tensor]]
 
@@ -28,23 +31,24 @@ class Piece(NamedTuple):
     Args:
         scores: (K, P).
         labels: (1, P).
-        weight: (1, P), or None.
-        give_back: Adds their gradient to that of the scores they came from.
+        weight: (1, P).
+        write_gradient: Takes their gradient (K, P) back to the scores that
+            they came from.
     """
 
     scores: Tensor
     labels: Tensor
-    weight: Tensor | None
-    give_back: Callable[[Tensor], object]
+    weight: Tensor
+    write_gradient: Callable[[Tensor], object]
 
 
 class Axis(NamedTuple):
-    """The phases along a dimension of the scores, which have a rim of one.
+    """The phases along a dimension of the scores, which are padded by one.
 
     Args:
         dim: -2 for rows, -1 for columns.
         taps: Of each phase, how far its first neighbours lie from the
-            pixels without the rim, and the share of the second ones.
+            pixels without the padding, and the fraction of the second.
     """
 
     dim: int
@@ -72,15 +76,15 @@ class Axis(NamedTuple):
     def neighbours(
         self, x: Tensor, phase: int, places: slice
     ) -> tuple[Tensor, Tensor, float]:
-        """Both neighbours of some pixels, and the share of the second."""
-        first, share = self.taps[phase]
+        """Both neighbours of some pixels, and the fraction of the second."""
+        first, fraction = self.taps[phase]
         near, far = (
             slice(places.start + by, places.stop + by, places.step)
             for by in (first, first + 1)
         )
         if self.dim == -1:
-            return x[..., near], x[..., far], share
-        return x[..., near, :], x[..., far, :], share
+            return x[..., near], x[..., far], fraction
+        return x[..., near, :], x[..., far, :], fraction
 
     def every(self, step: int) -> Iterator[tuple[int, int, int]]:
         """The pixels 0, step, ... as phases with first place and stride."""
@@ -96,7 +100,7 @@ class Phases:
         self,
         scores: Tensor,
         labels: Tensor,
-        weight: Tensor | None,
+        weight: Tensor,
         rows: Axis,
         columns: Axis,
     ) -> None:
@@ -104,7 +108,8 @@ class Phases:
         self.shape = scores.shape
         self.scores = F.pad(scores, (1, 1, 1, 1), mode='replicate')
         self.labels = self._arrange(labels, -1)
-        self.weight = None if weight is None else self._arrange(weight, 0)
+        self.weight = self._arrange(weight.expand_as(labels), 0)
+        self.image_size = tuple(labels.shape[1:])
 
     def _arrange(self, pixels: Tensor, outside: float) -> Tensor:
         """(N, H, W) to (N, vertical phase, horizontal phase, h, w)."""
@@ -117,7 +122,7 @@ class Phases:
         return pixels.view(N, h, down, w, right).permute(0, 2, 4, 1, 3)
 
     def sample(self, step: int) -> Sample:
-        """The pixels of every so-manieth row and column."""
+        """Every ``step``-th row and column of each image."""
         N, _, h, w = self.shape
         for image, (i, top, down), (j, left, right) in itertools.product(
             range(N), self.rows.every(step), self.columns.every(step)
@@ -133,18 +138,17 @@ class Phases:
     def pieces(self, pixels: int) -> Iterator[Piece]:
         """All pixels, about so many at a time."""
         N, K, h, w = self.shape
-        self.gradient = torch.zeros_like(self.scores)
+        self._gradient = torch.zeros_like(self.scores)
         size = max(1, round(pixels / (w * self.columns.scale)))
         for image, top, phase in itertools.product(
             range(N), range(0, h, size), range(self.rows.scale)
         ):
             rows = slice(top, min(top + size, h))
             here = (image, phase, slice(None), rows)
-            weight = self.weight
             yield Piece(
                 self._up(image, phase, rows).view(K, -1),
                 self.labels[here].reshape(1, -1),
-                None if weight is None else weight[here].reshape(1, -1),
+                self.weight[here].reshape(1, -1),
                 functools.partial(self._down, image, phase, rows),
             )
 
@@ -156,8 +160,8 @@ class Phases:
         (K, size, _), w = source.shape, self.shape[3]
         result = source.new_empty(K, self.columns.scale, size, w)
         for j in range(self.columns.scale):
-            near, far, share = self.columns.neighbours(source, j, slice(0, w))
-            torch.lerp(near, far, share, out=result[:, j])
+            pair = self.columns.neighbours(source, j, slice(0, w))
+            torch.lerp(*pair, out=result[:, j])
         return result
 
     def _down(
@@ -165,7 +169,7 @@ class Phases:
     ) -> None:
         """Add the gradient of :meth:`_up` to that of the scores."""
         near, far, of_far = self.rows.neighbours(
-            self.gradient[image], phase, rows
+            self._gradient[image], phase, rows
         )
         target = torch.zeros_like(near, memory_format=torch.contiguous_format)
         K, size, w = *target.shape[:2], self.shape[3]
@@ -179,74 +183,77 @@ class Phases:
         near.add_(target, alpha=1 - of_far)
         far.add_(target, alpha=of_far)
 
-    def whole_gradient(self) -> Tensor:
+    def gradient(self) -> Tensor:
         """The gradient of all pieces, (N, K, h, w)."""
-        gradient = self.gradient
-        # The rim repeats what lies inside.
+        gradient = self._gradient
+        # The padding repeats the outermost rows and columns.
         for dim in (2, 3):
             last = gradient.shape[dim] - 1
-            for rim, inside in ((0, 1), (last, last - 1)):
-                beyond = gradient.select(dim, rim)
+            for padding, inside in ((0, 1), (last, last - 1)):
+                beyond = gradient.select(dim, padding)
                 gradient.select(dim, inside).add_(beyond)
         return gradient[:, :, 1:-1, 1:-1]
 
 
 class Images:
-    """The same for other ratios, whose images are up-sampled as a whole."""
+    """The same one image at a time: for other ratios, and for small images."""
 
     def __init__(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        corners: bool,
+        self, scores: Tensor, labels: Tensor, weight: Tensor, corners: bool
     ) -> None:
-        self.scores, self.labels, self.weight = scores, labels, weight
-        self.size, self.corners = list(labels.shape[1:]), corners
-        self.gradient = torch.empty_like(scores)
+        self.scores, self.labels = scores, labels
+        self.weight = weight.expand_as(labels)
+        self.image_size, self.corners = tuple(labels.shape[1:]), corners
 
     def _up(self, n: int) -> Tensor:
         return torch.ops.aten.upsample_bilinear2d(
-            self.scores[n : n + 1], self.size, self.corners
+            self.scores[n : n + 1], self.image_size, self.corners
         )[0]
 
     def sample(self, step: int) -> Sample:
+        """Every ``step``-th row and column of each image."""
         some = slice(None, None, step)
         for n in range(len(self.scores)):
             yield self._up(n)[:, some, some], self.labels[n, some, some]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
-        weight = self.weight
+        """All pixels, so many at a time."""
+        self._gradient = torch.empty_like(self.scores)
         for n in range(len(self.scores)):
-            scores = self._up(n)
+            scores = self._up(n).flatten(1)
             gradient = torch.empty_like(scores)
-            for start in range(0, scores[0].numel(), pixels):
+            labels, weight = (
+                x[n].reshape(1, -1) for x in (self.labels, self.weight)
+            )
+            for start in range(0, scores.shape[1], pixels):
                 here = (slice(None), slice(start, start + pixels))
                 yield Piece(
-                    scores.flatten(1)[here].contiguous(),
-                    self.labels[n].view(1, -1)[here],
-                    None if weight is None else weight[n].view(1, -1)[here],
-                    gradient.flatten(1)[here].copy_,
+                    scores[here].contiguous(),
+                    labels[here],
+                    weight[here],
+                    gradient[here].copy_,
                 )
-            self.gradient[n] = torch.ops.aten.upsample_bilinear2d_backward(
-                gradient[None],
-                self.size,
+            self._gradient[n] = torch.ops.aten.upsample_bilinear2d_backward(
+                gradient.view(1, -1, *self.image_size),
+                self.image_size,
                 [1, *self.scores.shape[1:]],
                 self.corners,
             )[0]
 
-    def whole_gradient(self) -> Tensor:
-        return self.gradient
+    def gradient(self) -> Tensor:
+        """The gradient of all pieces, (N, K, h, w)."""
+        return self._gradient
 
 
 def upsampled(
-    scores: Tensor, labels: Tensor, weight: Tensor | None, corners: bool
+    scores: Tensor, labels: Tensor, weight: Tensor, corners: bool
 ) -> Phases | Images:
     """Scores (N, K, h, w) at the pixels of labels and weight (N, H, W)."""
     rows, columns = (
         Axis.of(dim, scores.shape[dim], labels.shape[dim], corners)
         for dim in (-2, -1)
     )
-    if rows is None or columns is None:
+    small = scores.shape[1] * labels[0].numel() < SMALL_IMAGE
+    if rows is None or columns is None or small:
         return Images(scores, labels, weight, corners)
     return Phases(scores, labels, weight, rows, columns)

@@ -6,13 +6,12 @@ from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
-from mmseg_margin.compat import replace_loss_stage, restore_loss_stage
 from mmseg_margin.losses.fused_stage import (
-    FusedStage,
-    fusable,
-    losses_of,
+    fuse_stage,
+    restore_stage,
     why_not_fused,
 )
+from mmseg_margin.losses.swap import follow_runner
 from mmseg_margin.walks import heads_of_model
 
 
@@ -21,10 +20,11 @@ class FusedLossHook(Hook):
     """Computes up-sampling, losses and ``acc_seg`` of the heads in one pass.
 
     mmseg up-samples the scores of a head to the size of the labels, and its
-    losses, their gradients and the accuracy each walk through these tensors.
-    Here they are never there: less time and memory, the same numbers. Heads
-    with a stage of their own, with a sampler or with other losses than
-    cross-entropy, the focal loss and the margin loss keep mmseg's stage.
+    losses, their gradients and the accuracy each pass over these tensors.
+    Here they are never materialised: less time and memory, the same numbers.
+    Heads with a stage of their own, with a sampler or with other losses than
+    cross-entropy, the focal loss, the margin loss and the Jaccard loss keep
+    mmseg's stage.
 
     Example:
         >>> custom_hooks = [dict(type='FusedLossHook')]
@@ -35,16 +35,16 @@ class FusedLossHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Replace the stage of every head that can be served."""
+        follow_runner(runner)
         fused, kept = [], []
         for name, head in heads_of_model(runner.model).items():
+            # An interrupted training may have left a fused stage behind.
+            restore_stage(head)
             reason = why_not_fused(head)
             if reason is not None:
                 kept.append(f'{name} keeps its loss stage, because {reason}.')
                 continue
-            device = next(head.parameters()).device
-            losses = [fusable(loss) for loss in losses_of(head)]
-            stage = FusedStage([x.to(device) for x in losses if x is not None])
-            replace_loss_stage(head, stage)
+            fuse_stage(head)
             fused.append(name)
         if fused:
             kept.insert(0, f'{", ".join(fused)}: fused loss stage.')
@@ -53,4 +53,4 @@ class FusedLossHook(Hook):
 
     def after_train(self, runner: Any) -> None:
         for head in heads_of_model(runner.model).values():
-            restore_loss_stage(head)
+            restore_stage(head)

@@ -3,18 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
-from mmseg_margin.losses.objectives import (
-    Objective,
-    need_statistics,
-    terms_of,
-)
-from mmseg_margin.losses.swap import semantic_heads, swap_losses
-from mmseg_margin.walks import add_hook, as_list, heads_of_config
+from mmseg_margin.losses.objectives import Objective, parse_objective
+from mmseg_margin.losses.swap import follow_runner, swap_losses
+from mmseg_margin.walks import as_list
 
 
 @HOOKS.register_module()
@@ -23,11 +18,11 @@ class SwapLossHook(Hook):
 
     Every head that scores pixels gets it, with the weight that its
     cross-entropy had (or else its first loss); everything else stays, also
-    what boundary heads learn. See ``docs/heads.md``.
+    what boundary heads learn.
 
     Args:
         loss: A name with or without settings, a sum of such, a loss config or
-            a list of these: ``'margin'``, ``'margin:tau=20'``,
+            a list of these: ``'jaccard'``, ``'margin:tau=20'``,
             ``'ce:0.5+lovasz:0.5'``, ``dict(type='DiceLoss')``.
         heads: Only these, for example ``'decode_head'`` or
             ``['decode_head', 'auxiliary_head.0']``.
@@ -46,7 +41,7 @@ class SwapLossHook(Hook):
         heads: str | Sequence[str] | None = None,
     ) -> None:
         self.loss = loss
-        self.terms = terms_of(loss)
+        self.terms = parse_objective(loss)
         self.heads = as_list(heads) or None
         self._model: Any = None
 
@@ -63,21 +58,4 @@ class SwapLossHook(Hook):
     def before_train(self, runner: Any) -> None:
         """For a hook that was registered after the run began."""
         self.before_run(runner)
-
-
-def train_with(
-    cfg: Config,
-    loss: Objective,
-    heads: str | Sequence[str] | None = None,
-) -> None:
-    """Put an objective into a config, in place of its own.
-
-    The model stays as it is written, so that what is saved with the config
-    can be tested, deployed and resumed by any tool.
-    """
-    terms = terms_of(loss)
-    found = heads_of_config(cfg.model)
-    semantic_heads(found, terms, as_list(heads) or None)
-    add_hook(cfg, 'SwapLossHook', loss=loss, heads=heads)
-    if need_statistics(terms):
-        add_hook(cfg, 'ClassStatsHook')
+        follow_runner(runner)

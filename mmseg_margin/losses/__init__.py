@@ -1,9 +1,11 @@
 """Objectives for decode heads, registered with MMSegmentation."""
 
 from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
+from .jaccard_loss import JaccardLoss
 from .margin_calibration_loss import MarginCalibrationLoss
 
 __all__ = [
+    'JaccardLoss',
     'MarginCalibrationLoss',
     'SoftmaxFocalLoss',
     'WeightedCrossEntropyLoss',

@@ -1,27 +1,13 @@
 """Cross-entropy and focal loss with class weights that come from the data."""
 
-from typing import Any
-
-import torch
 import torch.nn.functional as F
 from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
+from mmseg_margin.functional.softmax import CrossEntropy
 
-from .averaging import pixel_shares
-from .class_weights import ClassWeight
-from .pixel_wise_loss import PixelWiseLoss
-
-# Cross-entropy as a limit of the softmax form. It needs no compiler to be
-# fast enough.
-CROSS_ENTROPY = {
-    'rho_0k': 0.0,
-    'rho_k0': 0.0,
-    'form': 'softmax',
-    'log_base': 'e',
-    'backend': 'eager',
-}
+from .base import ClassWeight, PixelLoss, pixel_weights
 
 
 def weighted_cross_entropy(
@@ -40,25 +26,21 @@ def weighted_cross_entropy(
     pixels, and can stand in for it. ``avg_non_ignore`` is not used: with
     class weights ignored pixels are never part of the average.
     """
-    shares = pixel_shares(
+    weights = pixel_weights(
         label, ignore_index, reduction, class_weight, weight, avg_factor
     )
-    loss = shares.of_each() * _cross_entropy(pred, label, ignore_index)
+    loss = weights * F.cross_entropy(
+        pred.float(), label, reduction='none', ignore_index=ignore_index
+    )
     return loss if reduction == 'none' else loss.sum()
 
 
-def _cross_entropy(scores: Tensor, label: Tensor, ignore_index: int) -> Tensor:
-    return F.cross_entropy(
-        scores.float(), label, reduction='none', ignore_index=ignore_index
-    )
-
-
 @MODELS.register_module()
-class WeightedCrossEntropyLoss(PixelWiseLoss):
+class WeightedCrossEntropyLoss(PixelLoss):
     """Cross-entropy with given class weights, or with the data set's own.
 
     Args:
-        class_weight: See :class:`PixelWiseLoss`, as for the rest.
+        class_weight: See :class:`PixelLoss`, as for the rest.
 
     Example:
         >>> custom_imports = dict(imports=['mmseg_margin'])
@@ -67,21 +49,12 @@ class WeightedCrossEntropyLoss(PixelWiseLoss):
         ...     type='WeightedCrossEntropyLoss', class_weight='inverse')))
     """
 
-    def pixel_losses(
-        self,
-        scores: Tensor,
-        label: Tensor,
-        ignore_index: int,
-        pixel_weight: Tensor | float,
-    ) -> Tensor:
-        return pixel_weight * _cross_entropy(scores, label, ignore_index)
-
-    def stage_settings(self, num_classes: int) -> dict[str, Any]:
-        return CROSS_ENTROPY
+    def objective(self) -> CrossEntropy:
+        return CrossEntropy()
 
 
 @MODELS.register_module()
-class SoftmaxFocalLoss(PixelWiseLoss):
+class SoftmaxFocalLoss(PixelLoss):
     """``-(1 - p_y)^gamma log p_y``, averaged over the labelled pixels.
 
     mmseg's ``FocalLoss`` is a sum of sigmoids, and on the CPU it fails on
@@ -89,7 +62,7 @@ class SoftmaxFocalLoss(PixelWiseLoss):
 
     Args:
         gamma: How strongly easy pixels are played down.
-        class_weight: See :class:`PixelWiseLoss`, as for the rest.
+        class_weight: See :class:`PixelLoss`, as for the rest.
 
     Example:
         >>> loss_decode = dict(type='SoftmaxFocalLoss', gamma=2.0)
@@ -108,18 +81,5 @@ class SoftmaxFocalLoss(PixelWiseLoss):
             raise SettingError(f'gamma={gamma!r} must not be negative.')
         self.gamma = gamma
 
-    def pixel_losses(
-        self,
-        scores: Tensor,
-        label: Tensor,
-        ignore_index: int,
-        pixel_weight: Tensor | float,
-    ) -> Tensor:
-        cross_entropy = _cross_entropy(scores, label, ignore_index)
-        p = torch.exp(-cross_entropy)
-        return pixel_weight * (1 - p) ** self.gamma * cross_entropy
-
-    def stage_settings(self, num_classes: int) -> dict[str, Any]:
-        # The softmax form's focus is on twice the probability.
-        of_focus = {'focus': self.gamma, 'pos_weight': 2**-self.gamma}
-        return CROSS_ENTROPY | of_focus
+    def objective(self) -> CrossEntropy:
+        return CrossEntropy(self.gamma)

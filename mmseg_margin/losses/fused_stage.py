@@ -1,54 +1,117 @@
-"""The loss stage of a head without scores at full resolution."""
+"""The loss stage of a head without scores at full resolution.
 
+A head's stage is its method ``loss_by_feat``: up-sampling, losses and
+accuracy. It is replaced on one head, for the time of a training.
+"""
+
+import functools
 from typing import Any
 
+import torch
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.models.losses import CrossEntropyLoss
 from torch import Tensor, nn
 
-from mmseg_margin.compat import has_stock_loss_stage
+from mmseg_margin.functional.softmax import CrossEntropy
+from mmseg_margin.functional.stage import run_stage
 
-from .averaging import EPS
+from .base import EPS, PixelLoss, pixel_weights
 from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
+from .jaccard_loss import JaccardLoss
 from .margin_calibration_loss import MarginCalibrationLoss
-from .pixel_wise_loss import PixelWiseLoss
 
-OURS = (MarginCalibrationLoss, SoftmaxFocalLoss, WeightedCrossEntropyLoss)
-
-
-class FusedStage:
-    """mmseg's up-sampling, losses and accuracy of one head, in one pass."""
-
-    def __init__(self, losses: list[PixelWiseLoss]) -> None:
-        self.losses = losses
-
-    def __call__(
-        self, head: Any, scores: Tensor, label: Tensor
-    ) -> dict[str, Tensor]:
-        """Scores (N, K, h, w) and labels (N, H, W) to what is logged."""
-        log: dict[str, Tensor] = {}
-        for loss in self.losses:
-            value, hits = loss.fused_stage(
-                scores, label, head.ignore_index, head.align_corners
-            )
-            name = loss.loss_name
-            log[name] = log[name] + value if name in log else value
-        labelled = (label != head.ignore_index).sum()
-        log['acc_seg'] = 100 * (hits + EPS).reshape(1) / (labelled + EPS)
-        return log
+# Exactly these, because a subclass may compute something else.
+OURS = (
+    JaccardLoss,
+    MarginCalibrationLoss,
+    SoftmaxFocalLoss,
+    WeightedCrossEntropyLoss,
+)
+STAGE = 'loss_by_feat'
 
 
 def why_not_fused(head: Any) -> str | None:
     """What keeps a head from a fused stage, or None."""
-    if not has_stock_loss_stage(head):
+    if any(
+        getattr(type(head), name) is not getattr(BaseDecodeHead, name)
+        for name in (STAGE, '_stack_batch_gt')
+    ):
         return 'it has a loss stage of its own'
     if head.sampler is not None:
         return 'it samples pixels'
     if head.out_channels == 1:
         return 'it has one channel'
     for loss in losses_of(head):
-        if fusable(loss) is None:
+        if not is_fusible(loss):
             return f'it is trained with {type(loss).__name__}'
     return None
+
+
+def fuse_stage(head: Any) -> None:
+    """Compute the losses and the accuracy of a head in one pass."""
+    # A partial, unlike a closure, is copied and pickled with its head.
+    setattr(head, STAGE, functools.partial(fused_loss_by_feat, head))
+
+
+def restore_stage(head: Any) -> None:
+    """Give a head its own stage back."""
+    vars(head).pop(STAGE, None)
+
+
+def fused_loss_by_feat(
+    head: Any, seg_logits: Tensor, batch_data_samples: list
+) -> dict[str, Tensor]:
+    """mmseg's ``loss_by_feat`` for scores (N, K, h, w)."""
+    losses = losses_of(head)
+    # Read in every step, because hooks may change a loss or its weight.
+    if not all(map(is_fusible, losses)):
+        return type(head).loss_by_feat(head, seg_logits, batch_data_samples)
+    label = head._stack_batch_gt(batch_data_samples).squeeze(1)
+    log: dict[str, Tensor] = {}
+    for loss in losses:
+        run = (
+            loss.fused_stage
+            if isinstance(loss, PixelLoss)
+            else functools.partial(_cross_entropy, loss)
+        )
+        value, hits = run(
+            seg_logits, label, head.ignore_index, head.align_corners
+        )
+        name = loss.loss_name
+        log[name] = log[name] + value if name in log else value
+    labelled = (label != head.ignore_index).sum()
+    log['acc_seg'] = 100 * (hits + EPS).reshape(1) / (labelled + EPS)
+    return log
+
+
+def _cross_entropy(
+    loss: CrossEntropyLoss,
+    scores: Tensor,
+    label: Tensor,
+    ignore_index: int,
+    align_corners: bool,
+) -> tuple[Tensor, Tensor]:
+    """mmseg's own cross-entropy, with the settings that it has now."""
+    class_weight = loss.class_weight
+    if class_weight is not None:
+        class_weight = torch.as_tensor(class_weight, device=scores.device)
+    weight = pixel_weights(
+        label,
+        ignore_index,
+        loss.reduction,
+        class_weight,
+        avg_non_ignore=loss.avg_non_ignore,
+    )
+    result = run_stage(
+        scores,
+        label,
+        CrossEntropy(),
+        pixel_weight=loss.loss_weight * weight,
+        align_corners=align_corners,
+        ignore_index=ignore_index,
+        backend='eager',
+    )
+    return result.loss, result.hits
 
 
 def losses_of(head: Any) -> list[Any]:
@@ -56,22 +119,10 @@ def losses_of(head: Any) -> list[Any]:
     return list(losses) if isinstance(losses, nn.ModuleList) else [losses]
 
 
-def fusable(loss: Any) -> PixelWiseLoss | None:
-    """The loss, or one of ours that equals it, if it gives one number."""
+def is_fusible(loss: Any) -> bool:
+    """Whether a loss gives one number that the fused stage can compute."""
     if getattr(loss, 'reduction', None) not in ('mean', 'sum'):
-        return None
-    # Exactly these, because a subclass may compute something else.
-    if type(loss) in OURS:
-        return loss
-    if type(loss) is not CrossEntropyLoss or loss.use_sigmoid or loss.use_mask:
-        return None
-    twin = WeightedCrossEntropyLoss(
-        loss.class_weight,
-        loss.reduction,
-        loss.loss_weight,
-        loss.loss_name,
-        loss.avg_non_ignore,
-    )
-    # As there, a GPU does not wait for a look at the labels.
-    twin.labels_checked = True
-    return twin
+        return False
+    if type(loss) is CrossEntropyLoss:
+        return not (loss.use_sigmoid or loss.use_mask)
+    return type(loss) in OURS

@@ -1,7 +1,9 @@
-"""MarginCalibrationLoss: the configuration of the margin-calibrated loss."""
+"""MarginCalibrationLoss: the paper's loss for a decode head."""
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -10,33 +12,45 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import choose_backend, pixel_calibration_loss
+from mmseg_margin.functional.margin_loss import MarginObjective
+from mmseg_margin.functional.settings import (
+    MarginSettings,
+    OffsetSettings,
+    describe_large_offsets,
+)
 from mmseg_margin.stats import ClassStats
 
-from .error_memory import ErrorMemory
-from .pixel_wise_loss import PixelWiseLoss
-from .presets import settings_of
-from .progress import training_progress
-from .validation import warn_of_large_offsets
+from .base import ClassWeight, PixelLoss
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # Eq. 16 and Algorithm 1 with the paper's defaults.
+    'paper': {},
+    # What the authors' published code computes.
+    'authors': {
+        'pos_weight': 'num_classes',
+        'log_base': 'e',
+        'class_mean': True,
+    },
+}
+OFFSET_SETTINGS = tuple(field.name for field in fields(OffsetSettings))
+MARGIN_SETTINGS = tuple(field.name for field in fields(MarginSettings))
 
 
 @MODELS.register_module()
-class MarginCalibrationLoss(PixelWiseLoss):
+class MarginCalibrationLoss(PixelLoss):
     """Distribution-aware margin calibration (Algorithms 1 and 2, Eq. 16).
 
     Args:
-        preset: ``'paper'``, ``'authors'`` or ``'recommended'``, see
-            :data:`mmseg_margin.losses.presets.PRESETS`.
+        preset: ``'paper'``, or ``'authors'`` for what the authors' published
+            code computes; see :data:`PRESETS`.
         class_counts: Labelled pixels of each class in the training set, a
             JSON file written by ``tools/class_stats.py``, or None to receive
             them from ``ClassStatsHook``.
-        reduction: See :class:`PixelWiseLoss`, as for the rest.
-        backend: ``'auto'``, ``'compiled'`` or ``'eager'``.
-        **settings: In place of the preset's: ``class_weight``, what
-            :class:`mmseg_margin.functional.LossSettings` has (``form``,
-            ``log_base``, ...) and what
-            :class:`mmseg_margin.functional.OffsetSettings` has (``tau``,
-            ``largest_offset``, ...).
+        class_weight: See :class:`PixelLoss`, as for the rest.
+        **settings: In place of the preset's: ``tau``, ``upsilon``,
+            ``largest_offset``, ``absent_class`` (Algorithm 1, see
+            :class:`OffsetSettings`), and ``pos_weight``, ``log_base``,
+            ``class_mean`` (Eq. 16, see :class:`MarginSettings`).
 
     Example:
         >>> loss_decode = dict(type='MarginCalibrationLoss', loss_weight=1.0)
@@ -50,6 +64,7 @@ class MarginCalibrationLoss(PixelWiseLoss):
         self,
         preset: str = 'paper',
         class_counts: Sequence[int] | str | os.PathLike | None = None,
+        class_weight: ClassWeight = None,
         reduction: str = 'mean',
         avg_non_ignore: bool = True,
         global_mean: bool = False,
@@ -58,29 +73,18 @@ class MarginCalibrationLoss(PixelWiseLoss):
         loss_name: str = 'loss_margin',
         **settings: Any,
     ) -> None:
-        chosen = settings_of(preset, settings)
         super().__init__(
-            chosen.class_weight,
+            class_weight,
             reduction,
             loss_weight,
             loss_name,
             avg_non_ignore,
             global_mean,
+            backend,
         )
-        self.settings = chosen.loss
-        self.offset_settings = chosen.offsets
-        self.backend = backend
-        self._backend_said = False
-        self.class_counts: list[int] | None = None
+        self.offset_settings, self.settings = parse_settings(preset, settings)
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
-        self.errors = None
-        if self.settings.form == 'jaccard':
-            self.errors = ErrorMemory(
-                self.settings.levels,
-                self.settings.memory,
-                self.settings.batch_share,
-            )
         self._has_own_counts = False
         if isinstance(class_counts, (str, os.PathLike)):
             self.set_class_stats(ClassStats.from_json(class_counts))
@@ -92,27 +96,18 @@ class MarginCalibrationLoss(PixelWiseLoss):
     def needs_statistics(self) -> bool:
         return True
 
-    @property
-    def tau(self) -> float | None:
-        """The scale of the offsets; None as long as it is not known."""
-        if self.class_counts is None:
-            return self.offset_settings.tau
-        return self.offset_settings.tau_for(self.class_counts)
+    def objective(self) -> MarginObjective:
+        return MarginObjective(self.rho_0k, self.rho_k0, self.settings)
 
-    @property
-    def upsilon(self) -> float:
-        return self.offset_settings.upsilon
+    def expect_classes(self, num_classes: int) -> None:
+        super().expect_classes(num_classes)
+        if not self.has_statistics:
+            self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive the offsets from a data set, unless the config has counts."""
         if not self._has_own_counts:
             super().set_class_stats(stats)
-
-    def _make_room(self, num_classes: int) -> None:
-        super()._make_room(num_classes)
-        self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
-        if self.errors is not None:
-            self.errors.make_room(num_classes)
 
     def set_class_counts(
         self,
@@ -120,66 +115,16 @@ class MarginCalibrationLoss(PixelWiseLoss):
         classes: Sequence[str] | None = None,
         image_pixels: Sequence[int] | None = None,
     ) -> None:
+        """Algorithm 1: the offsets from the pixels of each class."""
         super().set_class_counts(counts, classes, image_pixels)
-        self.class_counts = list(counts)
         offsets = self.offset_settings.offsets(counts, classes)
         self.rho_0k, self.rho_k0 = (
             torch.from_numpy(rho).to(self.rho_0k.device, torch.float32)
             for rho in offsets
         )
-        warn_of_large_offsets(offsets.rho_0k, classes)
-        if self.errors is not None:
-            self.errors.start(counts)
-
-    def training_state(self) -> dict[str, list[float]]:
-        """The running errors, which a resumed training needs."""
-        return {} if self.errors is None else {'errors': self.errors.state()}
-
-    def load_training_state(self, state: dict[str, list[float]]) -> None:
-        if self.errors is not None and 'errors' in state:
-            self.errors.load(state['errors'])
-
-    def pixel_losses(
-        self,
-        scores: Tensor,
-        label: Tensor,
-        ignore_index: int,
-        pixel_weight: Tensor | float,
-    ) -> Tensor:
-        return pixel_calibration_loss(
-            scores,
-            label,
-            pixel_weight=pixel_weight,
-            ignore_index=ignore_index,
-            **self.stage_settings(scores.shape[1]),
-        )
-
-    def log_share(self) -> float:
-        """What the Jaccard form has of the log-loss by now."""
-        delay = training_progress() ** self.settings.log_delay
-        return self.settings.log_share * delay
-
-    def stage_settings(self, num_classes: int) -> dict[str, Any]:
-        tables = None
-        if self.errors is not None:
-            # While training, a batch changes what is remembered.
-            remember = self.errors.weights_with
-            tables = remember if self.training else self.errors.weights()
-        own, other = self.settings.term_weights(num_classes)
-        return {
-            'rho_0k': self.rho_0k,
-            'rho_k0': self.rho_k0,
-            'form': self.settings.form,
-            'pos_weight': own,
-            'neg_weight': other,
-            'log_base': self.settings.log_base,
-            'focus': self.settings.focus,
-            'levels': self.settings.levels,
-            # A number would have a compiled model compiled in every step.
-            'log_share': self.log_share,
-            'tables': tables,
-            'backend': self.backend,
-        }
+        warning = describe_large_offsets(offsets.rho_0k, classes)
+        if warning:
+            print_log(warning, logger='current', level=logging.WARNING)
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         super().check(scores, label, ignore_index)
@@ -188,8 +133,36 @@ class MarginCalibrationLoss(PixelWiseLoss):
                 f'The head has {scores.shape[1]} classes but the statistics '
                 f'{len(self.rho_0k)}: make num_classes and the data set agree.'
             )
-        if torch.compiler.is_compiling() or self._backend_said:
-            return
-        backend = choose_backend(scores.device, self.backend)
-        print_log(f'{self.loss_name} runs {backend}.', logger='current')
-        self._backend_said = True
+
+
+def expand_preset(loss: Mapping[str, Any]) -> dict[str, Any]:
+    """A loss config with the settings that its preset stands for."""
+    return {**PRESETS.get(loss.get('preset', ''), {}), **loss}
+
+
+def parse_settings(
+    preset: str, given: Mapping[str, Any]
+) -> tuple[OffsetSettings, MarginSettings]:
+    """A preset merged with the user's settings."""
+    if preset == 'recommended':
+        raise SettingError(
+            "preset='recommended' has become a loss of its own: take "
+            "dict(type='JaccardLoss'), or the objective jaccard."
+        )
+    if preset not in PRESETS:
+        raise SettingError(
+            f'preset={preset!r} is not one of {", ".join(PRESETS)}.'
+        )
+    known = (*OFFSET_SETTINGS, *MARGIN_SETTINGS)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise SettingError(
+            f'MarginCalibrationLoss has no setting {unknown[0]!r}: it has '
+            f'preset, class_counts, class_weight, {", ".join(known)}.'
+        )
+    settings = {**PRESETS[preset], **given}
+    of_offsets, of_margins = (
+        {name: settings[name] for name in names if name in settings}
+        for names in (OFFSET_SETTINGS, MARGIN_SETTINGS)
+    )
+    return OffsetSettings(**of_offsets), MarginSettings(**of_margins)

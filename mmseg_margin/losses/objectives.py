@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from mmengine.config import Config
 from mmseg.registry import MODELS
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import as_list
+from mmseg_margin.functional.settings import OffsetSettings
+from mmseg_margin.walks import as_list, heads_of_config, registered_name
 
-from .pixel_wise_loss import PixelWiseLoss
+from .base import PixelLoss
 
 Objective = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Term = dict[str, Any]
@@ -21,8 +23,8 @@ Term = dict[str, Any]
 # Upstream's with the settings that make them work (Lovasz over the batch needs
 # reduction='none'), ours where upstream's fails.
 OBJECTIVES: dict[str, Term] = {
-    'margin': {'type': 'MarginCalibrationLoss', 'preset': 'recommended'},
-    'margin-paper': {'type': 'MarginCalibrationLoss', 'preset': 'paper'},
+    'jaccard': {'type': 'JaccardLoss'},
+    'margin': {'type': 'MarginCalibrationLoss'},
     'margin-authors': {'type': 'MarginCalibrationLoss', 'preset': 'authors'},
     'ce': {'type': 'CrossEntropyLoss'},
     'wce': {'type': 'WeightedCrossEntropyLoss', 'class_weight': 'median'},
@@ -32,13 +34,14 @@ OBJECTIVES: dict[str, Term] = {
     'dice': {'type': 'DiceLoss', 'use_sigmoid': False},
     'tversky': {'type': 'TverskyLoss'},
 }
+RENAMED = {'margin-paper': 'margin'}
 EXAMPLES = 'margin:tau=20, ce:0.5+lovasz:0.5 or ce:class_weight=[1,2,2]'
 # The plus of a sum is followed by a name, that of 1e+3 by a digit.
 PLUS = re.compile(r'\+(?=[A-Za-z])')
 COMMA_OUTSIDE_BRACKETS = re.compile(r',(?![^\[(]*[\])])')
 
 
-def terms_of(objective: Objective) -> list[Term]:
+def parse_objective(objective: Objective) -> list[Term]:
     """The loss configs of an objective: one, or the terms of a sum.
 
     Args:
@@ -46,33 +49,67 @@ def terms_of(objective: Objective) -> list[Term]:
             with a plus between them, a loss config, or a list of such.
 
     Example:
-        >>> terms_of('focal:0.5,gamma=1.5')
+        >>> parse_objective('focal:0.5,gamma=1.5')
         [{'type': 'SoftmaxFocalLoss', 'loss_weight': 0.5, 'gamma': 1.5}]
     """
     if isinstance(objective, str):
         terms = [_parse(term, objective) for term in PLUS.split(objective)]
     else:
         terms = [dict(term) for term in as_list(objective)]
-    losses = [build_loss(term) for term in terms]
-    for term, loss in zip(terms, losses, strict=True):
-        _try(loss, term)
     # mmseg adds up what has the same name; the log shall show every term.
-    names = Counter(loss.loss_name for loss in losses)
-    for place, (term, loss) in enumerate(zip(terms, losses, strict=True)):
-        if names[loss.loss_name] > 1:
-            term['loss_name'] = f'{loss.loss_name}_{place}'
+    names = [_loss_name(term) for term in terms]
+    count = Counter(names)
+    for place, (term, name) in enumerate(zip(terms, names, strict=True)):
+        if count[name] > 1:
+            term['loss_name'] = f'{name}_{place}'
     return terms
+
+
+def losses_of_config(cfg: Config) -> list[Term]:
+    """The losses that a config trains with: the swapped ones, or its own."""
+    hooks = [
+        hook
+        for hook in as_list(cfg.get('custom_hooks'))
+        if registered_name(hook) == 'SwapLossHook'
+    ]
+    if hooks:
+        return parse_objective(hooks[-1].get('loss', 'margin'))
+    heads = heads_of_config(cfg.model).values()
+    return [
+        dict(loss)
+        for head in heads
+        for loss in as_list(head.get('loss_decode'))
+    ]
+
+
+def offset_settings(cfg: Config) -> OffsetSettings | None:
+    """Of the first loss with margin-offsets; None if there is none."""
+    for term in losses_of_config(cfg):
+        if registered_name(term) == 'MarginCalibrationLoss':
+            return build_loss(term).offset_settings
+    return None
+
+
+def _loss_type(term: Term) -> type:
+    kind = term.get('type')
+    found = MODELS.get(kind) if isinstance(kind, str) else kind
+    if found is None:
+        raise SettingError(
+            f'The loss {term} has no type that MMSegmentation knows.'
+        )
+    return found
+
+
+def _loss_name(term: Term) -> Any:
+    named = inspect.signature(_loss_type(term)).parameters.get('loss_name')
+    return term.get('loss_name', named and named.default)
 
 
 def build_loss(term: Term) -> Any:
     """The loss of one term; bad settings are named."""
     settings = dict(term)
-    kind = settings.pop('type', None)
-    loss_type = MODELS.get(kind) if isinstance(kind, str) else kind
-    if loss_type is None:
-        raise SettingError(
-            f'The loss {term} has no type that MMSegmentation knows.'
-        )
+    settings.pop('type', None)
+    loss_type = _loss_type(term)
     parameters = inspect.signature(loss_type).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for key in settings:
@@ -90,19 +127,15 @@ def build_loss(term: Term) -> Any:
     except SettingError:
         raise
     except (AssertionError, TypeError, ValueError) as error:
-        raise SettingError(_in_vain(term, error)) from error
-
-
-def need_statistics(terms: Sequence[Term]) -> bool:
-    """Whether a term wants to know the pixels of each class."""
-    return any(
-        getattr(loss, 'needs_statistics', hasattr(loss, 'set_class_stats'))
-        for loss in map(build_loss, terms)
-    )
+        raise SettingError(_cannot_work(term, error)) from error
 
 
 def _parse(text: str, objective: str) -> Term:
     name, _, settings = text.partition(':')
+    if name in RENAMED:
+        raise SettingError(
+            f'The objective {name} is now called {RENAMED[name]}.'
+        )
     if name not in OBJECTIVES:
         raise SettingError(
             f'The objective {objective!r} is not known: take one of '
@@ -132,18 +165,20 @@ def _literal_or_text(value: str) -> Any:
         return value
 
 
-def _try(loss: Any, term: Term) -> None:
-    """Let upstream's losses find settings of a wrong type; ours do anyway."""
-    if isinstance(loss, PixelWiseLoss):
-        return
+def try_loss(term: Term) -> Any:
+    """Build a loss, and let upstream's find settings of a wrong type."""
+    loss = build_loss(term)
+    if isinstance(loss, PixelLoss):
+        return loss
     num_classes = len(getattr(loss, 'class_weight', None) or range(2))
     scores = torch.zeros(1, num_classes, 2, 2)
     try:
         loss(scores, torch.zeros(1, 2, 2, dtype=torch.long), ignore_index=255)
     except (AssertionError, LookupError, TypeError, ValueError) as error:
-        raise SettingError(_in_vain(term, error)) from error
+        raise SettingError(_cannot_work(term, error)) from error
+    return loss
 
 
-def _in_vain(term: Term, error: Exception) -> str:
+def _cannot_work(term: Term, error: Exception) -> str:
     settings = {key: value for key, value in term.items() if key != 'type'}
     return f'The loss {term["type"]} cannot work with {settings}: {error}'

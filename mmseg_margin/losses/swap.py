@@ -1,8 +1,9 @@
-"""Another objective for the heads of a segmentor that is already built."""
+"""Another objective for the heads of a segmentor, built or config."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mmengine.config import Config
 from mmseg.models.decode_heads import (
     DDRHead,
     IterativeDecodeHead,
@@ -15,7 +16,10 @@ from torch import Tensor, nn
 from mmseg_margin.errors import SettingError
 from mmseg_margin.walks import (
     HEADS,
+    add_hook,
+    as_list,
     head_type,
+    heads_of_config,
     heads_of_model,
     is_a,
     modules,
@@ -24,8 +28,14 @@ from mmseg_margin.walks import (
     value_of,
 )
 
-from .objectives import Term, build_loss
-from .pixel_wise_loss import two_class_scores
+from .base import two_class_scores
+from .objectives import (
+    Objective,
+    Term,
+    build_loss,
+    parse_objective,
+    try_loss,
+)
 
 # Heads that take a loss from a list by its place, and the places of those
 # that compare class scores with labels; the others learn boundaries.
@@ -49,6 +59,22 @@ class LossSum(nn.ModuleList):
         return sum(loss(*args, **kwargs) for loss in self)
 
 
+def set_objective(
+    cfg: Config, objective: Objective, heads: str | Sequence[str] | None = None
+) -> None:
+    """Let a config train its heads with an objective in place of its own.
+
+    The model stays as it is written, so that what is saved with the config
+    can be tested, deployed and resumed by any tool.
+    """
+    terms = parse_objective(objective)
+    losses = [try_loss(term) for term in terms]
+    semantic_heads(heads_of_config(cfg.model), terms, as_list(heads) or None)
+    add_hook(cfg, 'SwapLossHook', loss=objective, heads=heads)
+    if any(getattr(loss, 'needs_statistics', False) for loss in losses):
+        add_hook(cfg, 'ClassStatsHook')
+
+
 def swap_losses(
     model: nn.Module,
     terms: Sequence[Term],
@@ -69,6 +95,17 @@ def swap_losses(
             next(head.parameters()).device
         )
     return list(heads)
+
+
+def follow_runner(runner: Any) -> None:
+    """Let the losses take the progress of this Runner, and log to its hub."""
+    for name, head in heads_of_model(runner.model).items():
+        # As mmseg calls them in the log: decode, aux, aux_0.
+        prefix = name.replace('decode_head', 'decode')
+        prefix = prefix.replace('auxiliary_head', 'aux').replace('.', '_')
+        for _, loss in modules(head):
+            if hasattr(loss, 'follow'):
+                loss.follow(runner.message_hub, prefix)
 
 
 def semantic_heads(

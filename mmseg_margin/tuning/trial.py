@@ -20,7 +20,7 @@ from mmseg_margin.comparison.records import Setup
 from mmseg_margin.comparison.runs import Run, run_config, train_and_test
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.losses.objectives import build_loss, terms_of
+from mmseg_margin.losses.objectives import build_loss, parse_objective
 from mmseg_margin.walks import (
     add_hook,
     as_list,
@@ -67,7 +67,7 @@ class PruningHook(Hook):
 def tuned_loss(cfg: Config) -> dict[str, Any]:
     """The margin loss that the config has, or that of ``--loss margin``."""
     swaps = [
-        terms_of(hook.get('loss', 'margin'))
+        parse_objective(hook.get('loss', 'margin'))
         for hook in as_list(cfg.get('custom_hooks'))
         if registered_name(hook) == SwapLossHook.__name__
     ]
@@ -77,7 +77,7 @@ def tuned_loss(cfg: Config) -> dict[str, Any]:
     ]
     loss = next(
         loss
-        for loss in chain(*(swaps or own), terms_of('margin'))
+        for loss in chain(*(swaps or own), parse_objective('margin'))
         if registered_name(loss) == MarginCalibrationLoss.__name__
     )
     # Each head keeps a weight of its own.

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison.compare import make_setup
 from mmseg_margin.errors import SettingError
-from mmseg_margin.hooks.swap_loss_hook import train_with
+from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.walks import heads_of_config
 
 from .report import BEST_CONFIG, outcome_text, summary, write_report
@@ -95,7 +95,7 @@ def best_config_text(
     It is for a file in the folder, and has the remark on top.
     """
     swapped = copy.deepcopy(cfg)
-    train_with(swapped, loss)
+    set_objective(swapped, loss)
     changes = {key: swapped[key] for key in ('custom_imports', 'custom_hooks')}
     base = os.path.relpath(cfg.filename, folder)
     return f'# {remark}\n_base_ = {base!r}\n{Config(changes).pretty_text}'

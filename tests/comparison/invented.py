@@ -18,7 +18,7 @@ from mmseg_margin.comparison.records import (
     write_record,
 )
 from mmseg_margin.comparison.results import Comparison
-from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.report.pages import Table
 
 # Mean mIoU of each objective.
@@ -34,7 +34,7 @@ def make_setup(
     setup = Setup(
         config='deeplabv3plus_r18-small_1xb4-1k2_instrument-parts-128x128.py',
         objectives={name: name for name in losses},
-        losses={name: terms_of(name) for name in losses},
+        losses={name: parse_objective(name) for name in losses},
         seeds={name: list(seeds) for name in losses},
         iterations=1200,
         init=None,

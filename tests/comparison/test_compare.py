@@ -8,12 +8,12 @@ import time
 
 import pytest
 from mmengine.config import Config
+from mmseg_margin.losses.presets import PRESETS
 
 from mmseg_margin.comparison.compare import named_objectives
 from mmseg_margin.comparison.jobs import LOG_FILE
 from mmseg_margin.comparison.records import run_folder
 from mmseg_margin.comparison.results import load_comparison
-from mmseg_margin.losses.presets import PRESETS
 from tests.commands import TOOLS, load_tool
 from tests.small_training import write_config
 

@@ -9,8 +9,8 @@ from mmengine.runner import Runner
 from mmseg.registry import DATASETS, MODELS
 
 from mmseg_margin.evaluation.tta import use_tta
-from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
+from mmseg_margin.losses.swap import set_objective
 from tests.configs.reduced import (
     CONFIGS,
     ROOT,
@@ -100,7 +100,7 @@ def test_one_optimisation_step_with_every_objective(
     cfg = reduced_config(COPLENET, data_roots)
     cfg.train_cfg.max_iters = 1
     eager = ':backend=eager' if loss.startswith('margin') else ''
-    train_with(cfg, loss + eager)
+    set_objective(cfg, loss + eager)
     assert_learns(build_runner(cfg, tmp_path, validate=False))
 
 

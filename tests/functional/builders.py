@@ -1,17 +1,50 @@
-"""Batches of pixels, and the loss with its gradient."""
+"""Batches of pixels, the objectives, and a loss with its gradient."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mmseg_margin.functional import margin_calibration_loss
+from mmseg_margin.functional import (
+    CrossEntropy,
+    JaccardObjective,
+    MarginObjective,
+    MarginSettings,
+    jaccard_loss,
+    margin_loss,
+)
+from mmseg_margin.functional.stage import Objective, reduced_loss
 
 IGNORE = 255
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
-eager = partial(margin_calibration_loss, backend='eager')
+eager = partial(margin_loss, backend='eager')
+jaccard = partial(jaccard_loss, backend='eager')
+OBJECTIVES = ('margin', 'authors', 'jaccard', 'ce', 'focal')
+
+
+def make_objective(name: str, K: int) -> Objective:
+    """One of the objectives, with offsets where it has them."""
+    rho_0k, rho_k0 = torch.linspace(0.1, 2, K), torch.linspace(0.3, 0.1, K)
+    if name == 'jaccard':
+        return JaccardObjective(ce_weight=0.25)
+    if name in ('ce', 'focal'):
+        return CrossEntropy(gamma=1.5 * (name == 'focal'))
+    settings = MarginSettings()
+    if name == 'authors':
+        settings = MarginSettings('num_classes', 'e', class_mean=True)
+    return MarginObjective(rho_0k, rho_k0, settings)
+
+
+def objective_loss(
+    name: str, scores: Tensor, labels: Tensor, **options: Any
+) -> Tensor:
+    """The loss of an objective by its name."""
+    options = {'backend': 'eager', **options}
+    objective = make_objective(name, scores.shape[1])
+    return reduced_loss(scores, labels, objective, **options)
 
 
 def make_batch(

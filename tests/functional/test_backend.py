@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmseg_margin.functional import choose_backend, margin_calibration_loss
+from mmseg_margin.functional import choose_backend, margin_loss
 from tests.commands import run_python
 
 WITHOUT_COMPILER = """
@@ -14,10 +14,10 @@ print(choose_backend(torch.device('cpu')))
 FAILING_COMPILER = """
 import logging, torch
 logging.basicConfig()
-from mmseg_margin.functional import margin_calibration_loss
+from mmseg_margin.functional import margin_loss
 scores = torch.randn(1, 3, 4, 4, requires_grad=True)
 for _ in range(2):
-    loss = margin_calibration_loss(
+    loss = margin_loss(
         scores, torch.zeros(1, 4, 4).long(), 0.1, 0.1, backend='compiled')
     loss.backward()
 assert loss.isfinite() and scores.grad.isfinite().all()
@@ -58,14 +58,73 @@ def test_many_variants_stay_compiled(monkeypatch):
     graphs = torch._dynamo.utils.counters['stats']
     before = graphs['unique_graphs']
     for variant in range(10):
-        margin_calibration_loss(
+        margin_loss(
             torch.randn(1, 3, 4),
             torch.zeros(1, 4).long(),
             0.1,
             0.1,
-            form='softmax',
-            focus=3 + variant / 100,
+            log_base=3 + variant / 100,
             backend='compiled',
         )
     assert len({function.__code__ for function in compiled}) == 10
     assert graphs['unique_graphs'] - before == 10
+
+
+def test_other_sizes_threads_and_modes_need_no_new_kernel(monkeypatch):
+    """The number of pixels stays open whatever changes beside it."""
+    counters = torch._dynamo.utils.counters['stats']
+    compile_for_real = torch.compile
+    monkeypatch.setattr(
+        torch,
+        'compile',
+        lambda f, **_: compile_for_real(f, backend='eager', dynamic=False),
+    )
+    before, threads = counters['unique_graphs'], torch.get_num_threads()
+    try:
+        for size in range(4, 16):
+            torch.set_num_threads(1 + size % 2)
+            with torch.inference_mode(size < 6):
+                margin_loss(
+                    torch.randn(1, 5, size),
+                    torch.zeros(1, size).long(),
+                    0.1,
+                    0.1,
+                    log_base=7,
+                    backend='compiled',
+                )
+    finally:
+        torch.set_num_threads(threads)
+    # One each for two numbers of threads, in and out of inference mode.
+    assert counters['unique_graphs'] - before <= 4
+
+
+def test_small_batches_do_not_compile():
+    cpu = torch.device('cpu')
+    assert choose_backend(cpu, 'auto', scores=4 * 5 * 128 * 128) == 'eager'
+
+
+def test_only_compile_errors_fall_back(monkeypatch):
+    """Out of memory stays out of memory, and the kernel stays compiled."""
+    calls = []
+
+    def fail(*_):
+        calls.append(1)
+        raise torch.OutOfMemoryError('no memory left')
+
+    monkeypatch.setattr(torch, 'compile', lambda *_, **__: fail)
+    arguments = torch.randn(1, 3, 4), torch.zeros(1, 4).long(), 0.1, 0.1
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError):
+            margin_loss(*arguments, log_base=11, backend='compiled')
+    assert len(calls) == 2
+
+
+def test_a_cache_folder_that_cannot_be_written_falls_back(monkeypatch, caplog):
+    def fail(*_):
+        raise FileNotFoundError('/nowhere/cache')
+
+    monkeypatch.setattr(torch, 'compile', lambda *_, **__: fail)
+    arguments = torch.randn(1, 3, 4), torch.zeros(1, 4).long(), 0.1, 0.1
+    for _ in range(2):
+        margin_loss(*arguments, log_base=13, backend='compiled')
+    assert caplog.text.count('runs eagerly') == 1

@@ -13,19 +13,16 @@ from mmseg_margin.functional import (
     pixel_margins,
     rho_margin_loss,
 )
-from tests.functional.builders import eager, make_batch
+from tests.functional.builders import make_batch
 
 margins = st.floats(-50, 50)
 offsets = st.floats(1e-6, 20)
-focuses = st.floats(0, 4)
 
 
-@given(margins, offsets, focuses)
-def test_log_loss_bounds_rho_margin_loss_bounds_zero_one_loss(
-    margin, rho, focus
-):
+@given(margins, offsets)
+def test_log_loss_bounds_rho_margin_loss_bounds_zero_one_loss(margin, rho):
     margin = torch.tensor(margin, dtype=torch.float64)
-    log_loss = calibrated_log_loss(margin, rho, focus=focus)
+    log_loss = calibrated_log_loss(margin, rho)
     phi = rho_margin_loss(margin, rho)
     wrong = float(margin <= 0)
     assert log_loss >= phi - 1e-12
@@ -34,20 +31,10 @@ def test_log_loss_bounds_rho_margin_loss_bounds_zero_one_loss(
     assert math.isclose(float(phi), expected, abs_tol=1e-12)
 
 
-@given(offsets, focuses)
-def test_log_loss_is_one_at_the_offset(rho, focus):
+@given(offsets)
+def test_log_loss_is_one_at_the_offset(rho):
     margin = torch.tensor(rho, dtype=torch.float64)
-    log_loss = calibrated_log_loss(margin, rho, focus=focus)
-    assert math.isclose(float(log_loss), 1.0)
-
-
-@given(offsets, st.floats(0, 50), focuses)
-def test_focus_brings_the_log_loss_closer_beyond_the_margin(
-    rho, further, focus
-):
-    margin = torch.tensor(rho + further, dtype=torch.float64)
-    plain = calibrated_log_loss(margin, rho)
-    assert calibrated_log_loss(margin, rho, focus=focus) <= plain + 1e-12
+    assert math.isclose(float(calibrated_log_loss(margin, rho)), 1.0)
 
 
 def test_margins_against_a_loop():
@@ -79,17 +66,3 @@ def test_iou_is_never_below_the_bound(seed, num_classes, rho_0, rho_1):
             rho_margin_loss(-lam[other, k], rho_0).sum() / P,
         )
         assert bound <= hit / union + 1e-12
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6), focuses)
-@settings(max_examples=60)
-def test_the_softmax_form_is_above_every_term(seed, num_classes, focus):
-    batch = make_batch(num_classes, (30,), seed=seed, ignored=0)
-    scores, labels, rho_0k, rho_k0 = batch
-    loss = eager(*batch, form='softmax', focus=focus, reduction='none')
-    margins = pixel_margins(scores)
-    for i, y in enumerate(labels.tolist()):
-        assert loss[i] >= rho_margin_loss(margins[i, y], rho_k0[y]) - 1e-12
-        for k in set(range(num_classes)) - {y}:
-            lead = scores[i, y] - scores[i, k]
-            assert loss[i] >= rho_margin_loss(lead, rho_0k[k]) - 1e-12

@@ -7,8 +7,9 @@ import pytest
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import (
-    LossSettings,
+    MarginSettings,
     OffsetSettings,
+    describe_large_offsets,
     margin_offsets,
 )
 
@@ -16,22 +17,12 @@ from mmseg_margin.functional import (
 @pytest.mark.parametrize(
     ('group', 'name', 'value'),
     [
-        (LossSettings, 'form', 'bogus'),
-        (LossSettings, 'form', ['paper']),
-        (LossSettings, 'log_base', 1),
-        (LossSettings, 'log_base', 'ten'),
-        (LossSettings, 'log_base', math.inf),
-        (LossSettings, 'pos_weight', 0),
-        (LossSettings, 'pos_weight', [1.0, 2.0]),
-        (LossSettings, 'focus', -1),
-        (LossSettings, 'focus', None),
-        (LossSettings, 'class_mean', 'yes'),
-        (LossSettings, 'levels', 1),
-        (LossSettings, 'levels', 2.5),
-        (LossSettings, 'memory', 1.0),
-        (LossSettings, 'memory', math.nan),
-        (LossSettings, 'batch_share', 1.5),
-        (LossSettings, 'log_share', -0.1),
+        (MarginSettings, 'log_base', 1),
+        (MarginSettings, 'log_base', 'ten'),
+        (MarginSettings, 'log_base', math.inf),
+        (MarginSettings, 'pos_weight', 0),
+        (MarginSettings, 'pos_weight', [1.0, 2.0]),
+        (MarginSettings, 'class_mean', 'yes'),
         (OffsetSettings, 'tau', 'abc'),
         (OffsetSettings, 'tau', -3),
         (OffsetSettings, 'upsilon', None),
@@ -64,10 +55,24 @@ def test_offsets_follow_algorithm_1():
 
 
 def test_weights_and_logarithm():
-    assert LossSettings().term_weights(19) == (1.0, 1.0)
-    assert LossSettings().bits == 1.0
-    authors = LossSettings(
+    assert MarginSettings().term_weights(19) == (1.0, 1.0)
+    assert MarginSettings().bits == 1.0
+    authors = MarginSettings(
         pos_weight='num_classes', log_base='e', class_mean=True
     )
     assert authors.term_weights(4) == (1.0, 0.25)
     assert authors.bits == pytest.approx(1 / math.log(2))
+
+
+def test_offsets_beyond_the_scores_are_described():
+    assert describe_large_offsets([0.1, 30.0]) is None
+    text = describe_large_offsets([0.1, 512.3, 2.0], ['sky', 'pole', 'car'])
+    assert 'class 1 (pole) is 512, far beyond' in text
+    assert 'largest_offset=0.4' in text
+
+
+def test_who_left_the_scale_to_the_paper():
+    assert OffsetSettings().has_default_scale
+    assert OffsetSettings(upsilon=2).has_default_scale
+    assert not OffsetSettings(tau=10).has_default_scale
+    assert not OffsetSettings(largest_offset=0.4).has_default_scale

@@ -20,7 +20,7 @@ from tests.small_training import (
     training_config,
 )
 
-JACCARD = {'form': 'jaccard'}
+JACCARD = {'type': 'JaccardLoss'}
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.logging import MessageHub
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -28,14 +29,13 @@ WEIGHTS = [0.5, 1.0, 2.0, 4.0]
 LOSSES = {
     'paper': MARGIN,
     'authors': {**MARGIN, 'preset': 'authors', 'loss_weight': 0.4},
-    'recommended': {**MARGIN, 'preset': 'recommended'},
-    'softmax': {**MARGIN, 'form': 'softmax', 'focus': 2.0},
+    'jaccard': {'type': 'JaccardLoss', 'ce_ramp': 0, 'backend': 'eager'},
     'ce': CE,
     'ce of labelled pixels': {**CE, 'avg_non_ignore': True},
     'wce': {'type': 'WeightedCrossEntropyLoss', 'class_weight': WEIGHTS},
     'wfocal': {'type': 'SoftmaxFocalLoss', 'class_weight': WEIGHTS},
     'sum': {**MARGIN, 'reduction': 'sum'},
-    'list': [CE, {**MARGIN, 'form': 'target'}, {**CE, 'loss_weight': 0.5}],
+    'list': [CE, MARGIN, {**CE, 'loss_weight': 0.5}],
 }
 
 
@@ -49,7 +49,9 @@ class Heads(nn.Module):
 
 def fuse(*configs):
     model = Heads(*configs)
-    FusedLossHook().before_train(SimpleNamespace(model=model))
+    hub = MessageHub.get_instance('fused')
+    runner = SimpleNamespace(model=model, message_hub=hub)
+    FusedLossHook().before_train(runner)
     return model.decode_head
 
 
@@ -144,7 +146,7 @@ def test_all_others_keep_mmsegs_stage(monkeypatch):
 
 
 def small_config(root, work_dir, fused):
-    # Not the Jaccard form, whose levels turn a rounding into a step.
+    # Not the Jaccard loss, whose levels turn a rounding into a step.
     loss = {'preset': 'authors', 'largest_offset': 1.0}
     config = training_config(root, work_dir, 20, PLAIN, loss=loss)
     config.model.auxiliary_head = copy.deepcopy(config.model.decode_head)

@@ -7,8 +7,9 @@ from mmengine.runner import Runner
 from mmseg.apis import MMSegInferencer, init_model
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.hooks.swap_loss_hook import SwapLossHook, train_with
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.losses.swap import set_objective
 from tests.processes import run_ranks
 from tests.small_training import add_validation, same_weights, training_config
 
@@ -45,7 +46,7 @@ def test_an_average_of_the_weights_sees_the_new_loss(root, tmp_path):
     for model in (runner.model, ema.ema_model.module):
         loss = model.decode_head.loss_decode
         assert isinstance(loss, MarginCalibrationLoss)
-        assert loss.errors.share.min() > 0
+        assert loss.rho_0k.min() > 0
 
 
 def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
@@ -54,7 +55,7 @@ def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
     for swapped in (False, True):
         cfg = plain_config(root, tmp_path / str(swapped))
         if swapped:
-            train_with(cfg, 'ce')
+            set_objective(cfg, 'ce')
         trained.append(Runner.from_cfg(cfg).train().state_dict())
     assert same_weights(*trained)
 
@@ -68,7 +69,7 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
     cfg.test_cfg = {'type': 'TestLoop'}
     cfg.visualizer = {'type': 'SegLocalVisualizer', 'name': str(tmp_path)}
     for _ in range(2):
-        train_with(cfg, EAGER)
+        set_objective(cfg, EAGER)
     assert len(cfg.custom_hooks) == 2
     Runner.from_cfg(cfg).train()
     (path,) = tmp_path.glob('*.py')
@@ -91,11 +92,11 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
 
 def train_on_a_rank(root, folder):
     cfg = plain_config(root, folder)
-    train_with(cfg, EAGER)
+    set_objective(cfg, EAGER)
     cfg.merge_from_dict(DDP)
     runner = Runner.from_cfg(cfg)
     runner.train()
-    return runner.model.module.decode_head.loss_decode.errors.share
+    return runner.model.module.decode_head.loss_decode.rho_0k
 
 
 def test_on_two_ranks(root, tmp_path):
@@ -109,17 +110,19 @@ def test_on_two_ranks(root, tmp_path):
 def test_a_hook_of_the_config_gets_the_new_objective(root, tmp_path):
     cfg = plain_config(root, tmp_path)
     cfg.custom_hooks = [{'type': SwapLossHook, 'heads': 'auxiliary_head'}]
-    train_with(cfg, 'ce')
+    set_objective(cfg, 'ce')
     (hook,) = cfg.custom_hooks
     assert (hook.loss, hook.heads) == ('ce', None)
 
 
 def test_mistakes_are_said_before_anything_is_built(root, tmp_path):
-    with pytest.raises(SettingError, match="tau='abc'"):
-        SwapLossHook('margin:tau=abc')
+    with pytest.raises(SettingError, match="'margins' is not known"):
+        SwapLossHook('margins')
     cfg = plain_config(root, tmp_path)
+    with pytest.raises(SettingError, match="tau='abc'"):
+        set_objective(cfg, 'margin:tau=abc')
     with pytest.raises(SettingError, match='no auxiliary_head'):
-        train_with(cfg, 'margin', heads='auxiliary_head')
+        set_objective(cfg, 'margin', heads='auxiliary_head')
     cfg.model.decode_head.type = 'MaskFormerHead'
     with pytest.raises(SettingError, match='assigns masks to queries'):
-        train_with(cfg, 'margin')
+        set_objective(cfg, 'margin')

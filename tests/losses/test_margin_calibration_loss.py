@@ -5,17 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from mmengine.logging import MMLogger
 
 from mmseg_margin import ClassStats, MarginCalibrationLoss
 from mmseg_margin.functional import (
-    LossSettings,
+    MarginSettings,
     OffsetSettings,
     margin_offsets,
     reference_loss,
 )
-from mmseg_margin.losses.presets import PRESETS
+from mmseg_margin.losses.margin_calibration_loss import expand_preset
 from tests.losses.builders import COUNTS, STATS
 from tests.losses.builders import margin as build
 
@@ -26,11 +25,10 @@ def offsets(tau=10.0):
     )
 
 
-@pytest.mark.parametrize('form', ['paper', 'target'])
 @pytest.mark.parametrize('tau', [1.0, 30.0])
-def test_it_is_the_papers_objective(batch, form, tau):
-    loss = build(form=form, tau=tau)(*batch)
-    expected = reference_loss(*batch, *offsets(tau), form=form)
+def test_it_is_the_papers_objective(batch, tau):
+    loss = build(tau=tau)(*batch)
+    expected = reference_loss(*batch, *offsets(tau))
     torch.testing.assert_close(loss, expected)
 
 
@@ -56,70 +54,35 @@ def test_the_authors_code_by_parameters(batch):
     assert float(loss) == pytest.approx(expected, rel=1e-6)
 
 
-WRITTEN_OUT = {
-    'paper': dict(
-        form='paper',
-        log_base=2,
-        pos_weight=1.0,
-        focus=0.0,
-        class_mean=False,
-        tau=10.0,
-        upsilon=1.0,
-        absent_class='error',
-        class_weight=None,
-    ),
-    'authors': dict(pos_weight='num_classes', log_base='e', class_mean=True),
-    'recommended': dict(
-        form='jaccard',
-        log_base='e',
-        memory=0.0,
-        batch_share=1.0,
-        log_share=1.0,
-        log_delay=2.0,
-        largest_offset=0.0,
-        absent_class='zero',
-    ),
-}
+def test_presets_and_what_replaces_them():
+    paper, authors = build(), build(preset='authors')
+    assert paper.settings == MarginSettings(1.0, 2, False)
+    assert authors.settings == MarginSettings('num_classes', 'e', True)
+    assert paper.offset_settings == authors.offset_settings == OffsetSettings()
+    mixed = build(preset='authors', pos_weight=3.0, tau=3.0)
+    assert mixed.settings == MarginSettings(3.0, 'e', True)
+    assert mixed.offset_settings == OffsetSettings(3.0)
+    expanded = expand_preset({'preset': 'authors', 'log_base': 2})
+    assert expanded == {
+        'preset': 'authors',
+        'pos_weight': 'num_classes',
+        'log_base': 2,
+        'class_mean': True,
+    }
 
 
-@pytest.mark.parametrize('preset', WRITTEN_OUT)
-def test_a_preset_is_its_written_out_settings(batch, preset):
-    assert WRITTEN_OUT.keys() == PRESETS.keys()
-    named = build(preset=preset)
-    written = build(**WRITTEN_OUT[preset])
-    assert named.settings == written.settings
-    for a, b in zip(named.buffers(), written.buffers(), strict=True):
-        assert torch.equal(a, b)
-    assert named(*batch) == written(*batch)
-
-
-def test_whatever_is_given_replaces_the_presets():
-    given = dict(memory=0.5, log_share=0, log_delay=0, batch_share=0.0)
-    loss = build(preset='recommended', tau=3.0, **given)
-    assert loss.settings == LossSettings('jaccard', log_base='e', **given)
-    assert loss.offset_settings == OffsetSettings(3.0, absent_class='zero')
-    assert build(preset='paper', largest_offset=1.0).rho_0k.max() == 1
-
-
-def test_the_softmax_form_without_offsets_is_cross_entropy(batch):
-    scores, labels = batch
-    settings = dict(form='softmax', log_base='e', tau=1e-9)
-    each = F.cross_entropy(scores, labels, reduction='none', ignore_index=255)
-    labelled = labels != 255
-    torch.testing.assert_close(
-        build(**settings)(*batch), each[labelled].mean()
-    )
-    focal = (1 - torch.exp(-each)) ** 2 * each
-    torch.testing.assert_close(
-        build(**settings, focus=2)(*batch), 4 * focal[labelled].mean()
-    )
+def test_its_gradient_depends_on_the_class_counts(batch):
+    gradients = []
+    for counts in ([900, 80, 20], [20, 80, 900]):
+        scores = batch[0].clone().requires_grad_()
+        build(class_counts=counts)(scores, batch[1]).backward()
+        gradients.append(scores.grad)
+    assert not torch.allclose(*gradients)
 
 
 def test_a_largest_offset_in_place_of_tau():
     loss = build(largest_offset=0.5)
     assert float(loss.rho_0k.max()) == pytest.approx(0.5)
-    unit = margin_offsets(COUNTS, tau=1.0).rho_0k.max()
-    assert loss.tau == pytest.approx(0.5 / unit)
     # It follows from the counts each time and is not kept as a setting.
     loss.set_class_counts([900, 50, 50])
     assert float(loss.rho_0k.max()) == pytest.approx(0.5)
@@ -159,8 +122,10 @@ def test_a_head_of_other_size_is_an_error(batch):
     [
         ({'class_counts': [5, 0]}, 'no labelled pixel'),
         ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
-        ({'preset': 'best'}, 'paper, authors, recommended'),
-        ({'taus': 5.0}, "no setting 'taus': it has preset, form"),
+        ({'preset': 'best'}, 'is not one of paper, authors'),
+        ({'preset': 'recommended'}, "take dict.type='JaccardLoss'., or the"),
+        ({'taus': 5.0}, "no setting 'taus': it has preset, class_counts"),
+        ({'form': 'target'}, "no setting 'form'"),
     ],
 )
 def test_bad_settings(kwargs, message):

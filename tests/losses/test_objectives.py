@@ -3,50 +3,61 @@
 import pytest
 
 from mmseg_margin.errors import SettingError
+from mmseg_margin.losses import JaccardLoss, MarginCalibrationLoss
 from mmseg_margin.losses.objectives import (
     OBJECTIVES,
     build_loss,
-    need_statistics,
-    terms_of,
+    parse_objective,
+    try_loss,
 )
 
 
 def test_a_name_alone_is_the_objective():
     for name, loss in OBJECTIVES.items():
-        assert terms_of(name) == [loss]
-        assert terms_of(loss) == [loss]
+        assert parse_objective(name) == [loss]
+        assert parse_objective(loss) == [loss]
 
 
 def test_settings_are_numbers_words_or_lists():
-    (loss,) = terms_of('margin:tau=20,class_weight=[1,2.5],form=target')
+    (loss,) = parse_objective('margin:tau=20,class_weight=[1,2.5],log_base=e')
     assert loss['tau'] == 20
     assert loss['class_weight'] == [1, 2.5]
-    assert loss['form'] == 'target'
+    assert loss['log_base'] == 'e'
     assert 'tau' not in OBJECTIVES['margin']
-    (loss,) = terms_of('margin:2,tau=1e+3,class_weight=None')
+    (loss,) = parse_objective('margin:2,tau=1e+3,class_weight=None')
     assert (loss['loss_weight'], loss['tau']) == (2, 1000.0)
     assert loss['class_weight'] is None
 
 
 def test_a_sum_shows_every_term_in_the_log():
-    terms = terms_of('ce:0.5+lovasz:0.25+ce:class_weight=[1,2]')
+    terms = parse_objective('ce:0.5+lovasz:0.25+ce:class_weight=[1,2]')
     assert [term.get('loss_weight') for term in terms] == [0.5, 0.25, None]
     names = [build_loss(term).loss_name for term in terms]
     assert names == ['loss_ce_0', 'loss_lovasz', 'loss_ce_2']
-    assert terms_of(terms) == terms
+    assert parse_objective(terms) == terms
 
 
 def test_who_needs_statistics():
-    needed = {name for name in OBJECTIVES if need_statistics(terms_of(name))}
-    others = {'ce', 'focal', 'lovasz', 'dice', 'tversky'}
-    assert needed == {*OBJECTIVES} - others
-    assert need_statistics(terms_of('ce+margin'))
+    needed = {
+        name
+        for name, term in OBJECTIVES.items()
+        if getattr(try_loss(term), 'needs_statistics', False)
+    }
+    assert needed == {'margin', 'margin-authors', 'wce', 'wfocal'}
+
+
+def test_one_meaning_a_name():
+    paper, ours = (build_loss(OBJECTIVES[x]) for x in ('margin', 'jaccard'))
+    assert type(paper) is MarginCalibrationLoss
+    assert type(ours) is JaccardLoss
 
 
 @pytest.mark.parametrize(
     ('objective', 'message'),
     [
-        ('margins', "'margins' is not known: take one of margin, "),
+        ('margins', "'margins' is not known: take one of jaccard, margin"),
+        ('margin-paper', 'margin-paper is now called margin'),
+        ('margin:preset=recommended', 'the objective jaccard'),
         ('ce+magic', r"'ce\+magic' is not known"),
         ('margin:tau', 'without a value: write NAME:weight,key=value'),
         ('ce:loss_name=loss_x,0.5', 'without a value'),
@@ -54,7 +65,7 @@ def test_who_needs_statistics():
         ('focal:beta=1', "SoftmaxFocalLoss has no setting 'beta'"),
         ('ce:tau=1', "CrossEntropyLoss has no setting 'tau'"),
         ('margin:tau=abc', "tau='abc'"),
-        ('margin:form=bogus', "form='bogus'"),
+        ('margin:log_base=bogus', "log_base='bogus'"),
         ('lovasz:reduction=bogus', 'LovaszLoss cannot work with'),
         ('ce:loss_weight=abc', "loss_weight='abc' must be a number"),
         ('dice:eps=abc', 'DiceLoss cannot work with'),
@@ -64,4 +75,4 @@ def test_who_needs_statistics():
 )
 def test_mistakes_are_named(objective, message):
     with pytest.raises(SettingError, match=message):
-        terms_of(objective)
+        [try_loss(term) for term in parse_objective(objective)]

@@ -9,7 +9,7 @@ from torch import nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.losses.swap import semantic_heads, swap_losses
 from mmseg_margin.walks import heads_of_config
 
@@ -31,7 +31,7 @@ def model_of(head, auxiliary=None):
 def swapped(objective, **settings):
     """The losses of one head after the swap."""
     head = make_head(**settings)
-    swap_losses(model_of(head), terms_of(objective))
+    swap_losses(model_of(head), parse_objective(objective))
     return head.loss_decode
 
 
@@ -56,7 +56,7 @@ def test_the_weight_of_the_cross_entropy_is_kept(losses, weight):
 def test_everything_else_stays():
     head = make_head(ignore_index=7, align_corners=True)
     before = dict(head.state_dict())
-    swap_losses(model_of(head), terms_of('tversky'))
+    swap_losses(model_of(head), parse_objective('tversky'))
     assert (head.num_classes, head.ignore_index) == (3, 7)
     assert head.align_corners
     assert head.loss_decode.ignore_index == 7
@@ -79,7 +79,7 @@ def test_heads_that_index_their_losses_keep_the_other_terms():
 def test_boundary_heads_keep_their_own():
     boundary = make_head(STDCHead, 2)
     model = model_of(make_head(), nn.ModuleList([make_head(), boundary]))
-    names = swap_losses(model, terms_of('margin'))
+    names = swap_losses(model, parse_objective('margin'))
     assert names == ['decode_head', 'auxiliary_head.0']
     assert isinstance(boundary.loss_decode, CrossEntropyLoss)
 
@@ -90,15 +90,15 @@ class Mask2FormerHead(nn.Module):
 
 def test_a_built_model_is_refused_with_the_same_reason():
     with pytest.raises(SettingError, match='assigns masks to queries'):
-        swap_losses(model_of(Mask2FormerHead()), terms_of('margin'))
+        swap_losses(model_of(Mask2FormerHead()), parse_objective('margin'))
     boundaries = model_of(make_head(), make_head(STDCHead, 2))
     with pytest.raises(SettingError, match='no auxiliary_head that could'):
-        swap_losses(boundaries, terms_of('margin'), ['auxiliary_head'])
+        swap_losses(boundaries, parse_objective('margin'), ['auxiliary_head'])
 
 
 def test_only_the_heads_that_are_named():
     model = model_of(make_head(), nn.ModuleList([make_head(), make_head()]))
-    terms = terms_of('margin')
+    terms = parse_objective('margin')
     assert swap_losses(model, terms, ['auxiliary_head.1']) == [
         'auxiliary_head.1'
     ]
@@ -154,4 +154,4 @@ def test_one_score_of_a_binary_head_is_worth_two(objective):
 def test_what_cannot_be_served_is_said(head, objective, said):
     found = heads_of_config({'decode_head': head})
     with pytest.raises(SettingError, match=said):
-        semantic_heads(found, terms_of(objective))
+        semantic_heads(found, parse_objective(objective))

@@ -130,7 +130,7 @@ def test_killed_at_any_moment(tmp_path, record_property):
     ``MMSEG_MARGIN_KILLS=100`` makes a longer test of it.
     """
     root = write_set(tmp_path / 'data', 5)
-    form = {'form': 'jaccard'}
+    form = {'type': 'JaccardLoss'}
     config = training_config(root, tmp_path / 'work', ITERATIONS, loss=form)
     config.default_hooks.checkpoint.interval = 5
     config.custom_hooks[0].use_cache = False

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from mmengine.config import Config
+from mmseg_margin.losses.presets import PRESETS
 from optuna.trial import TrialState, create_trial
 
-from mmseg_margin.losses.presets import PRESETS
 from mmseg_margin.tuning.search_space import search_space, setting_of
 from tests.small_training import write_config
 

@@ -14,7 +14,7 @@ from mmseg.structures import SegDataSample
 from mmseg_margin.compat import switch_on
 from mmseg_margin.hooks import FusedLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
-from mmseg_margin.losses.objectives import terms_of
+from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.losses.swap import swap_losses
 
 from . import measuring
@@ -60,7 +60,7 @@ def make_step(
     model_config['data_preprocessor'] = dict(type='SegDataPreProcessor')
     torch.manual_seed(0)
     model = revert_sync_batchnorm(MODELS.build(model_config)).to(device())
-    swap_losses(model, terms_of(objective))
+    swap_losses(model, parse_objective(objective))
     for loss in model.modules():
         if isinstance(loss, MarginCalibrationLoss):
             K = model.decode_head.num_classes

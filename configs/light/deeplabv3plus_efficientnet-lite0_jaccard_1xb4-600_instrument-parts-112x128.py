@@ -1,0 +1,5 @@
+_base_ = (
+    './deeplabv3plus_efficientnet-lite0_ce_1xb4-600_'
+    'instrument-parts-112x128.py'
+)
+model = dict(decode_head=dict(loss_decode=_base_.jaccard))

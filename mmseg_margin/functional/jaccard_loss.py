@@ -1,0 +1,359 @@
+r"""The Jaccard objective: the batch's IoU and a late cross-entropy.
+
+``e_ik`` is the error of pixel i for class k: ``1 - p_ik`` if k is its label,
+else ``p_ik``. Call everything an error that is above a level e. Then class k
+misses ``F_k(e)`` of its own pixels and takes ``B_k(e)`` of the others', both
+as fractions of all pixels, and its IoU is ``(P_k - F_k) / (P_k + B_k)`` with
+``P_k`` its fraction of the pixels. One minus this IoU, averaged over the
+levels and over the K classes that the batch shows, is the Lovasz extension of
+the Jaccard loss. One more pixel of error e costs, per pixel,
+
+    w_ik = 1 / (K (P_k + B_k(e)))                        for its own class
+    w_ik = (P_k - F_k(e)) / (K (P_k + B_k(e))^2)         for another class
+
+so the loss is ``l_i = sum_k w_ik e_ik``, with the weights held constant in the
+gradient. Lovasz-softmax sorts the pixels of a batch to find F and B. Here they
+are read from histograms over L levels of error, which can be added up over
+ranks; between the borders of the levels the weights are linear in the error.
+
+To this comes ``ce_weight`` times the cross-entropy ``-log p_y``. With the
+softmax ``p`` and ``c_k = w_k``, or ``-w_y`` at the label,
+
+    dl/ds_k = p_k (c_k - sum_j c_j p_j) + ce_weight (p_k - [k = y])
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmseg_margin.errors import SettingError
+
+from .backend import PARALLEL_FROM, PixelKernel, PixelTerms, class_numbers
+from .softmax import eager_softmax, fusible_softmax
+from .stage import reduced_loss
+
+# An image is counted at every `step`-th row and column, so that about this
+# many pixels remain: neighbours hardly differ, but small classes are seen.
+COUNTED_PIXELS = 2**15
+LARGEST_STEP = 4
+
+
+class JaccardObjective(NamedTuple):
+    """The Jaccard loss of a batch, and the cross-entropy beside it.
+
+    Args:
+        ce_weight: Weight of the cross-entropy.
+        levels: Levels of error in the histograms, L.
+        reduce: Sums a tensor over the ranks in place; None for one rank.
+    """
+
+    ce_weight: float = 1.0
+    levels: int = 64
+    reduce: Callable[[Tensor], Any] | None = None
+
+    def kernel(self, num_classes: int) -> PixelKernel:
+        return JaccardKernel()
+
+    def constants(self, like: Tensor, source: Any) -> 'JaccardConstants':
+        """The weights of the errors in a batch with scores like (N, K, ...).
+
+        The source is one of :mod:`.stage`: it samples scores and labels.
+        """
+        step = counting_step(source.image_size)
+        histograms = count_errors(source.sample(step), like, self.levels)
+        # Ranks may have images of other sizes, and so another step.
+        histograms *= step * step
+        if self.reduce is not None:
+            self.reduce(histograms)
+        own, other = jaccard_weights(histograms, like.dtype)
+        return JaccardConstants(
+            class_numbers(like),
+            ErrorWeights.between(own),
+            ErrorWeights.between(other),
+            # A float that changes every step would trigger recompilation.
+            like.new_full((), self.ce_weight),
+        )
+
+
+class ErrorWeights(NamedTuple):
+    """Weights by the error, linear within L levels.
+
+    Args:
+        value: At the lower border of each level, and at 1, (K, L + 1).
+        slope: To the next border, (K, L + 1), the last 0.
+        first: Where the row of each class begins in the tables, (K, 1).
+    """
+
+    value: Tensor
+    slope: Tensor
+    first: Tensor
+
+    @staticmethod
+    def between(borders: Tensor) -> 'ErrorWeights':
+        """From the weights at the borders, (K, L + 1)."""
+        K, size = borders.shape
+        first = torch.arange(0, K * size, size, device=borders.device)
+        return ErrorWeights(
+            borders.contiguous(),
+            borders.diff(append=borders[:, -1:]),
+            first.to(torch.int32).unsqueeze(1),
+        )
+
+
+class JaccardConstants(NamedTuple):
+    """Class numbers (K, 1), weights of own and other errors, ce_weight."""
+
+    number: Tensor
+    own: ErrorWeights
+    other: ErrorWeights
+    ce_weight: Tensor
+
+
+class JaccardKernel(NamedTuple):
+    """Loss and gradient of P pixels."""
+
+    def fusible(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        constants: JaccardConstants,
+    ) -> PixelTerms:
+        is_label = labels == constants.number
+        softmax = fusible_softmax(scores, labels, is_label)
+        p = softmax.power * (1 / softmax.total)
+        index = labels.clamp(min=0).long()
+        own = _weights_of_label(constants.own, softmax.error, index)
+        c = torch.where(is_label, -own, _weights_of_all(constants.other, p))
+        mean = (c * p).sum(0, keepdim=True)
+        ce_weight = weight * constants.ce_weight
+        log_loss = softmax.log_loss
+        loss = weight * (mean + own) + ce_weight * log_loss
+        gradient = p * (weight * c + (ce_weight - weight * mean))
+        gradient = gradient - torch.where(is_label, ce_weight, 0.0)
+        return PixelTerms(
+            loss,
+            gradient,
+            softmax.is_hit.sum(),
+            (weight * log_loss).sum(),
+            stored=(c, own),
+        )
+
+    def eager(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        constants: JaccardConstants,
+    ) -> PixelTerms:
+        index = labels.clamp(min=0).long()
+        softmax = eager_softmax(scores, labels, index)
+        p = softmax.power.div_(softmax.total)
+        own = _look_up(constants.own, softmax.error, index)
+        cp = _look_up(constants.other, p).scatter_(0, index, -own).mul_(p)
+        mean = cp.sum(0, keepdim=True)
+        log_loss = weight * softmax.log_loss
+        loss = (mean + own).mul_(weight)
+        loss.addcmul_(constants.ce_weight, log_loss)
+        ce_weight = weight * constants.ce_weight
+        gradient = cp.mul_(weight).addcmul_(p, ce_weight - weight * mean)
+        gradient.scatter_add_(0, index, -ce_weight)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum(), log_loss.sum())
+
+
+def _weights_of_all(table: ErrorWeights, error: Tensor) -> Tensor:
+    """The weights of errors (K, P), for a compiler."""
+    place, level = _level(table, error)
+    value = table.value.gather(1, level.long())
+    return value + table.slope.gather(1, level.long()) * (place - level)
+
+
+def _weights_of_label(
+    table: ErrorWeights, error: Tensor, index: Tensor
+) -> Tensor:
+    """The weights of errors (1, P) of the classes in ``index``."""
+    place, level = _level(table, error)
+    value = table.value[index, level.long()]
+    return value + table.slope[index, level.long()] * (place - level)
+
+
+def _look_up(
+    table: ErrorWeights, error: Tensor, index: Tensor | None = None
+) -> Tensor:
+    """The same two with few passes, for a lack of a compiler."""
+    place, level = _level(table, error)
+    first = table.first
+    if index is not None:
+        first = first.flatten().index_select(0, index[0])
+    level = level.add_(first).flatten()
+    value, slope = (
+        numbers.flatten().index_select(0, level).view_as(error)
+        for numbers in (table.value, table.slope)
+    )
+    return value.addcmul_(slope, place.frac_())
+
+
+def _level(table: ErrorWeights, error: Tensor) -> tuple[Tensor, Tensor]:
+    """Where an error lies among the levels, and its level."""
+    last = table.value.shape[1] - 1
+    place = error * last
+    # Clamped, so that NaN cannot index out of range.
+    return place, place.to(torch.int32).clamp_(0, last)
+
+
+def jaccard_weights(
+    histograms: Tensor, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """The weights of own and of other errors at the borders of L levels.
+
+    Args:
+        histograms: Pixels of the class itself, and of all other classes, at
+            each level of error, (2, K, L), from :func:`count_errors`.
+        dtype: Of the result.
+
+    Returns:
+        (2, K, L + 1), from no error to the greatest; 0 for a class that is
+        not there.
+
+    Example:
+        >>> own, other = jaccard_weights(torch.ones(2, 2, 4))
+        >>> [round(float(weight), 3) for weight in own[0]]
+        [0.5, 0.571, 0.667, 0.8, 1.0]
+    """
+    above = histograms.flip(2).cumsum(2).flip(2)
+    above = F.pad(above, (0, 1)).to(dtype)
+    fraction = above[0, :, :1] / above[0, :, 0].sum().clamp(min=1)
+    missed, taken = above / above[..., :1].clamp(min=1)
+    missed, taken = fraction * missed, (1 - fraction) * taken
+    union = fraction + taken
+    shown = (fraction > 0).sum().clamp(min=1)
+    own = 1 / (shown * union)
+    weights = torch.stack([own, own * (fraction - missed) / union])
+    return torch.where(fraction > 0, weights, 0.0)
+
+
+def counting_step(image_size: tuple[int, ...]) -> int:
+    """From one counted pixel to the next, in both directions."""
+    if len(image_size) != 2:
+        return 1
+    step = math.isqrt(math.prod(image_size) // COUNTED_PIXELS)
+    return min(max(step, 1), LARGEST_STEP)
+
+
+def count_errors(
+    sample: Iterable[tuple[Tensor, Tensor]], like: Tensor, levels: int = 64
+) -> Tensor:
+    """Count the pixels at each level of error, (2, K, L) in int64.
+
+    Args:
+        sample: Scores (K, ...) and labels (...), -1 where ignored.
+        like: Scores (N, K, ...), for K, the device and the dtype.
+        levels: L.
+    """
+    K = like.shape[1]
+    counts = torch.zeros(2, K * levels, dtype=torch.int64, device=like.device)
+    own, others = counts
+    first = levels * class_numbers(like)
+    # Small enough to run on one thread, and to stay in the cache.
+    size = max((PARALLEL_FROM - 1) // K, 1)
+    for scores, labels in sample:
+        for s, label in zip(
+            scores.flatten(1).split(size, 1),
+            labels.reshape(1, -1).split(size, 1),
+            strict=True,
+        ):
+            index = label.clamp(min=0).long()
+            softmax = eager_softmax(s.to(like), label, index)
+            # Scores that are not finite are an error of no level.
+            counted = (label >= 0) & softmax.log_loss.isfinite()
+            counted = counted.long()
+            # All pixels as if of others, then the label's own corrected.
+            p = softmax.power.div_(softmax.total)
+            place = _levels(p, levels).add_(first).long()
+            others.scatter_add_(
+                0, place.flatten(), counted.expand_as(place).flatten()
+            )
+            others.scatter_add_(0, place.gather(0, index)[0], -counted[0])
+            place = _levels(softmax.error, levels) + levels * index
+            own.scatter_add_(0, place[0], counted[0])
+    return counts.view(2, K, levels)
+
+
+def _levels(error: Tensor, levels: int) -> Tensor:
+    # Clamped, so that NaN cannot index out of range.
+    return (error * levels).to(torch.int32).clamp_(0, levels - 1)
+
+
+def jaccard_loss(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    ce_weight: float = 1.0,
+    levels: int = 64,
+    align_corners: bool | None = None,
+    ignore_index: int = 255,
+    reduction: str = 'mean',
+    reduce: Callable[[Tensor], Any] | None = None,
+    backend: str = 'auto',
+) -> Tensor:
+    """The Jaccard loss of the batch plus ``ce_weight`` times cross-entropy.
+
+    Args:
+        scores: (N, K, ...), K >= 2, any floating type; computed in float32
+            (float64 for float64), the gradient has the type of the scores.
+        labels: (N, ...), integers in [0, K) or ``ignore_index``.
+        ce_weight: Weight of the cross-entropy. We recommend to raise it with
+            the square of the training's progress, from 0 to 1.
+        levels: Levels of error that are told apart.
+        align_corners: None for full-size scores, see
+            :func:`upsampled_jaccard_loss`.
+        ignore_index: Label of the pixels that are left out.
+        reduction: ``'none'`` for (N, ...), ``'sum'``, or ``'mean'`` over the
+            labelled pixels; 0 if there is none.
+        reduce: Sums the error histograms over the ranks in place, for
+            example ``torch.distributed.all_reduce``; None for one rank.
+        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
+
+    Example:
+        >>> scores = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+        >>> loss = jaccard_loss(scores, torch.tensor([0, 1]), ce_weight=0.0)
+        >>> round(float(loss), 4)
+        0.75
+    """
+    return reduced_loss(
+        scores,
+        labels,
+        JaccardObjective(ce_weight, check_levels(levels), reduce),
+        align_corners=align_corners,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        backend=backend,
+    )
+
+
+def upsampled_jaccard_loss(
+    low_scores: Tensor,
+    labels: Tensor,
+    *,
+    align_corners: bool = False,
+    **settings: Any,
+) -> Tensor:
+    """:func:`jaccard_loss` of scores (N, K, h, w), up-sampled bilinearly.
+
+    The scores are up-sampled to the size of the labels (N, H, W) piece by
+    piece, and never materialised at that size; ``align_corners`` is that of
+    ``torch.nn.functional.interpolate``.
+    """
+    return jaccard_loss(
+        low_scores, labels, align_corners=align_corners, **settings
+    )
+
+
+def check_levels(levels: int) -> int:
+    if isinstance(levels, int) and levels > 1:
+        return levels
+    raise SettingError(f'levels={levels!r} must be a whole number above 1.')

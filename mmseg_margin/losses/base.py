@@ -1,0 +1,287 @@
+"""What our losses share: averaging, class weights, checks, both paths."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmengine.dist import all_reduce
+from torch import Tensor, nn
+
+from mmseg_margin.errors import MarginError, SettingError
+from mmseg_margin.functional.backend import no_autocast, uncompiled
+from mmseg_margin.functional.stage import (
+    Objective,
+    StageResult,
+    as_index,
+    check_label_values,
+    check_reduction,
+    run_stage,
+)
+from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
+
+ClassWeight = Sequence[float] | str | float | None
+# mmseg's protection against a batch without labels.
+EPS = torch.finfo(torch.float32).eps
+
+
+class NoStatisticsError(MarginError, RuntimeError):
+    """A loss that needs the data set's counts was called without them."""
+
+    def __init__(self, loss: str) -> None:
+        super().__init__(
+            f'{loss} has no label statistics yet: add '
+            "custom_hooks=[dict(type='ClassStatsHook')] to the config, or "
+            'give the loss class_counts=[...] or the JSON file of '
+            'tools/class_stats.py.'
+        )
+
+
+class PixelLoss(nn.Module):
+    """The base of our losses; a subclass says what :meth:`objective` is.
+
+    Args:
+        class_weight: One weight for each class; or ``'inverse'``,
+            ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
+            inverse frequency, computed from the label statistics that
+            ``ClassStatsHook`` hands over; or None.
+        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
+        loss_weight: Factor of the loss.
+        loss_name: Name in the log; it has to contain ``loss``.
+        avg_non_ignore: Whether the mean is taken over the labelled pixels
+            instead of over all.
+        global_mean: Whether the mean is taken over the pixels of all ranks,
+            so that the training does not depend on their number.
+        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
+    """
+
+    class_weight: Tensor
+
+    def __init__(
+        self,
+        class_weight: ClassWeight = None,
+        reduction: str = 'mean',
+        loss_weight: float = 1.0,
+        loss_name: str = 'loss_ce',
+        avg_non_ignore: bool = True,
+        global_mean: bool = False,
+        backend: str = 'auto',
+    ) -> None:
+        super().__init__()
+        check_reduction(reduction)
+        if 'loss' not in loss_name:
+            raise SettingError(
+                f'loss_name={loss_name!r} must contain "loss", or mmengine '
+                'leaves the term out of the sum it minimises.'
+            )
+        self.reduction = reduction
+        self.loss_weight = loss_weight
+        self._loss_name = loss_name
+        self.avg_non_ignore = avg_non_ignore
+        self.global_mean = global_mean
+        self.backend = backend
+        self.has_statistics = False
+        self.weight_method: str | float | None = None
+        self.register_buffer('class_weight', torch.empty(0), persistent=False)
+        if isinstance(class_weight, (str, int, float)):
+            check_weight_method('class_weight', class_weight)
+            self.weight_method = class_weight
+        elif class_weight is not None:
+            self._set_class_weight(class_weight)
+
+    @property
+    def loss_name(self) -> str:
+        """The key of this loss in the log."""
+        return self._loss_name
+
+    @property
+    def needs_statistics(self) -> bool:
+        """Whether it cannot be computed without the data set's counts."""
+        return self.weight_method is not None
+
+    def objective(self) -> Objective:
+        """What is computed for each pixel, at this step of the training."""
+        raise NotImplementedError
+
+    def expect_classes(self, num_classes: int) -> None:
+        """Give the buffers their size before the statistics arrive.
+
+        EMAHook copies the model when the run begins, and updates its buffers
+        in place from then on.
+        """
+        if self.weight_method is not None and not self.has_statistics:
+            self.class_weight = self.class_weight.new_ones(num_classes)
+
+    def set_class_stats(self, stats: ClassStats) -> None:
+        """Take what was asked for from the statistics of a data set."""
+        self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
+
+    def set_class_counts(
+        self,
+        counts: Sequence[int],
+        classes: Sequence[str] | None = None,
+        image_pixels: Sequence[int] | None = None,
+    ) -> None:
+        """The same from the pixels of each class alone."""
+        if self.weight_method is not None:
+            self._set_class_weight(
+                class_weights(counts, self.weight_method, image_pixels)
+            )
+        self.has_statistics = True
+
+    def _set_class_weight(self, weights: Sequence[float]) -> None:
+        tensor = torch.as_tensor(weights, dtype=torch.float32)
+        if tensor.ndim != 1 or not (tensor.isfinite() & (tensor >= 0)).all():
+            raise SettingError(
+                'class_weight must be finite and not negative, one for each '
+                f'class, got {list(weights)}.'
+            )
+        self.class_weight = tensor.to(self.class_weight.device)
+
+    @uncompiled
+    def forward(
+        self,
+        cls_score: Tensor,
+        label: Tensor,
+        weight: Tensor | None = None,
+        avg_factor: float | Tensor | None = None,
+        ignore_index: int = 255,
+        reduction_override: str | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Scores (N, K, H, W), labels and weight (N, H, W)."""
+        reduction = reduction_override or self.reduction
+        return self.run(
+            two_class_scores(cls_score),
+            as_index(label),
+            ignore_index,
+            reduction,
+            weight,
+            avg_factor,
+        ).loss
+
+    @uncompiled
+    def fused_stage(
+        self,
+        low_scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        align_corners: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of up-sampled scores, and how many pixels they hit.
+
+        Scores (N, K, h, w) are up-sampled to the labels (N, H, W) piece by
+        piece, and never materialised at full size.
+        """
+        result = self.run(
+            low_scores,
+            as_index(label),
+            ignore_index,
+            self.reduction,
+            align_corners=align_corners,
+        )
+        return result.loss, result.hits
+
+    def run(
+        self,
+        scores: Tensor,
+        label: Tensor,
+        ignore_index: int,
+        reduction: str,
+        weight: Tensor | None = None,
+        avg_factor: float | Tensor | None = None,
+        align_corners: bool | None = None,
+    ) -> StageResult:
+        """Loss, hits and parts of the loss, on either path."""
+        self.check(scores, label, ignore_index)
+        with no_autocast(scores.device):
+            return run_stage(
+                scores,
+                label,
+                self.objective(),
+                pixel_weight=self.loss_weight
+                * pixel_weights(
+                    label,
+                    ignore_index,
+                    reduction,
+                    self.class_weight if len(self.class_weight) else None,
+                    weight,
+                    avg_factor,
+                    self.avg_non_ignore,
+                    self.global_mean and self.training,
+                ),
+                align_corners=align_corners,
+                ignore_index=ignore_index,
+                per_pixel=reduction == 'none',
+                backend=self.backend,
+            )
+
+    def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
+        """Raise where statistics, weights or labels do not fit the scores."""
+        num_classes = scores.shape[1]
+        if self.needs_statistics and not self.has_statistics:
+            raise NoStatisticsError(type(self).__name__)
+        if len(self.class_weight) not in (0, num_classes):
+            raise SettingError(
+                f'class_weight has {len(self.class_weight)} numbers but the '
+                f'head {num_classes} classes: give one for each class.'
+            )
+        # Class weights are looked up by the label.
+        if len(self.class_weight) and label.device.type == 'cpu':
+            check_label_values(label, num_classes, ignore_index)
+
+
+def two_class_scores(scores: Tensor) -> Tensor:
+    """Scores (0, s) of a binary head, whose one channel is s."""
+    if scores.shape[1] > 1:
+        return scores
+    return torch.cat([torch.zeros_like(scores), scores], 1)
+
+
+def pixel_weights(
+    label: Tensor,
+    ignore_index: int,
+    reduction: str,
+    class_weight: Tensor | None = None,
+    weight: Tensor | None = None,
+    avg_factor: float | Tensor | None = None,
+    avg_non_ignore: bool = True,
+    global_mean: bool = False,
+) -> Tensor | float:
+    """The factor of each pixel's loss in the batch's: one, or (N, H, W).
+
+    As in mmseg, pixel weights do not enter the average and class weights do;
+    unlike there, class weights and ignored pixels go together.
+
+    With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R`` in
+    place of its own ``n_r``. The gradients, which are averaged over the
+    ranks, are then those of ``sum_r S_r / sum_r n_r``, the mean over the
+    pixels of all ranks; a mean of means would weight a rank's pixels the more
+    the fewer they are.
+    """
+    check_reduction(reduction)
+    if avg_factor is not None and reduction == 'sum':
+        raise SettingError("avg_factor cannot be used with reduction='sum'.")
+    if weight is not None and weight.shape != label.shape:
+        raise SettingError(
+            f'weight must be like the labels {tuple(label.shape)}, got '
+            f'{tuple(weight.shape)}.'
+        )
+    labelled = label != ignore_index
+    weights = None
+    if class_weight is not None:
+        index = torch.where(labelled, label, 0).clamp(0, len(class_weight) - 1)
+        weights = class_weight[index] * labelled
+    divisor: Tensor | float = 1.0
+    if reduction == 'mean' and avg_factor is not None:
+        divisor = avg_factor + EPS
+    elif reduction == 'mean':
+        counted = labelled if weights is None else weights
+        if weights is None and not avg_non_ignore:
+            counted = torch.ones_like(labelled)
+        divisor = counted.sum(dtype=torch.float32)
+        if global_mean:
+            all_reduce(divisor, 'mean')
+        divisor = divisor + EPS
+    if weight is not None:
+        weights = weight.float() * (1.0 if weights is None else weights)
+    return 1 / divisor if weights is None else weights / divisor

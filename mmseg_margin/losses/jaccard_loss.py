@@ -1,0 +1,163 @@
+"""JaccardLoss: the loss that we recommend, for a decode head."""
+
+import logging
+from typing import Any
+
+import torch
+from mmengine.dist import all_reduce
+from mmengine.logging import MessageHub, print_log
+from mmseg.registry import MODELS
+from torch import Tensor
+
+from mmseg_margin.errors import SettingError
+from mmseg_margin.functional.jaccard_loss import JaccardObjective, check_levels
+from mmseg_margin.functional.stage import StageResult
+
+from .base import ClassWeight, PixelLoss
+
+
+@MODELS.register_module()
+class JaccardLoss(PixelLoss):
+    """The Jaccard loss of the whole batch, and a cross-entropy that grows.
+
+    The first is the Lovasz extension of the IoU of all ranks' pixels, from
+    histograms instead of a sort. The cross-entropy has the weight
+    ``ce_weight * progress ** ce_ramp``: from the start it would keep the rare
+    classes from being learnt, late it teaches the frequent ones. So the sum
+    rises during training by design; its two parts are logged beside it.
+
+    The progress, from 0 to 1, is that of the mmengine Runner that builds or
+    trains the model. Without a Runner, call :meth:`set_progress`.
+
+    Args:
+        ce_weight: Weight of the cross-entropy at the end of the training.
+        ce_ramp: Power of the progress; 0 for the whole weight from the start.
+        levels: Levels of error that are told apart.
+        class_weight: See :class:`PixelLoss`, as for the rest.
+
+    Example:
+        >>> loss_decode = dict(type='JaccardLoss')
+    """
+
+    def __init__(
+        self,
+        ce_weight: float = 1.0,
+        ce_ramp: float = 2.0,
+        levels: int = 64,
+        class_weight: ClassWeight = None,
+        reduction: str = 'mean',
+        avg_non_ignore: bool = True,
+        loss_weight: float = 1.0,
+        loss_name: str = 'loss_jaccard',
+        backend: str = 'auto',
+    ) -> None:
+        # The IoU is that of all ranks' pixels, and so is the mean.
+        super().__init__(
+            class_weight,
+            reduction,
+            loss_weight,
+            loss_name,
+            avg_non_ignore,
+            global_mean=True,
+            backend=backend,
+        )
+        for name, value in (('ce_weight', ce_weight), ('ce_ramp', ce_ramp)):
+            if not isinstance(value, int | float) or not value >= 0:
+                raise SettingError(f'{name}={value!r} must not be negative.')
+        self.ce_weight = ce_weight
+        self.ce_ramp = ce_ramp
+        self.levels = check_levels(levels)
+        self._progress: float | None = None
+        self._warned = False
+        # A Runner creates its hub before its model, so this is its own; or it
+        # belongs to an earlier one, and then it does not count any further.
+        hub = MessageHub.get_current_instance()
+        self._hub_name = hub.instance_name
+        self._stale_iter = hub.runtime_info.get('iter')
+        self._log_prefix = loss_name
+        self._unlogged: tuple[Tensor, float] | None = None
+
+    def set_progress(self, progress: float) -> None:
+        """Say how far the training is, from 0 to 1, outside of a Runner."""
+        if not 0 <= progress <= 1:
+            raise SettingError(f'progress={progress!r} must be from 0 to 1.')
+        self._progress = progress
+
+    def follow(self, hub: MessageHub, log_prefix: str) -> None:
+        """Take the progress of the Runner with this hub, and log to it."""
+        self._hub_name, self._log_prefix = hub.instance_name, log_prefix
+        self._progress = self._stale_iter = None
+
+    def current_ce_weight(self) -> float:
+        """The weight of the cross-entropy at this step of the training."""
+        if not self.ce_ramp:
+            return self.ce_weight
+        return self.ce_weight * self._current_progress() ** self.ce_ramp
+
+    def _current_progress(self) -> float:
+        if self._progress is not None:
+            return self._progress
+        hub = self._hub()
+        if hub is not None:
+            iterations = max(hub.get_info('max_iters'), 1)
+            return min(hub.get_info('iter') / iterations, 1.0)
+        if self.training and not self._warned:
+            self._warned = True
+            print_log(
+                'JaccardLoss does not know the progress of the training, so '
+                'its cross-entropy has no weight: call '
+                'loss.set_progress(step / steps) before each step, or set '
+                'ce_ramp=0 for the whole weight from the start.',
+                logger='current',
+                level=logging.WARNING,
+            )
+        return 0.0
+
+    def _hub(self) -> MessageHub | None:
+        """The hub of the Runner that is training, if one is."""
+        # By name, because a hub cannot be copied and pickled with the model.
+        if not MessageHub.check_instance_created(self._hub_name):
+            return None
+        hub = MessageHub.get_instance(self._hub_name)
+        iteration = hub.runtime_info.get('iter')
+        if iteration is None or iteration == self._stale_iter:
+            return None
+        self._stale_iter = None
+        return hub
+
+    def objective(self) -> JaccardObjective:
+        return JaccardObjective(
+            self.current_ce_weight(),
+            self.levels,
+            all_reduce if self.training else None,
+        )
+
+    def run(self, *args: Any, **kwargs: Any) -> StageResult:
+        result = super().run(*args, **kwargs)
+        if self.training:
+            self._log(result)
+        return result
+
+    def _log(self, result: StageResult) -> None:
+        """Write the parts of the previous step, and keep those of this one.
+
+        Reading them now would wait for the device; a step later they have
+        arrived.
+        """
+        hub = self._hub()
+        if hub is None or result.log_loss is None:
+            return
+        if self._unlogged is not None:
+            (total, ce), ce_weight = self._unlogged
+            parts = {
+                'jaccard': float(total) - ce_weight * float(ce),
+                'ce': float(ce),
+                'ce_weight': ce_weight,
+            }
+            for name, value in parts.items():
+                hub.update_scalar(f'train/{self._log_prefix}.{name}', value)
+        sums = torch.stack([result.loss.detach().sum(), result.log_loss])
+        self._unlogged = (
+            sums.to('cpu', non_blocking=True),
+            self.current_ce_weight(),
+        )
