@@ -17,6 +17,8 @@ from mmseg_margin.terminal import printable
 
 Array = NDArray[np.float64]
 ABSENT_CLASS_POLICIES = ('error', 'zero', 'max')
+# Scores seldom differ by more; the paper's offsets on Cityscapes are below 1.
+LARGE_OFFSET = 30.0
 
 
 class MarginOffsets(NamedTuple):
@@ -91,6 +93,24 @@ def tau_of_largest_offset(
     unit = (np.sqrt(counts.sum() - present) / present).max()
     # One class with every pixel has no offset at any tau.
     return float(largest_offset / unit) if unit else largest_offset
+
+
+def large_offset_warning(
+    rho_0k: ArrayLike, class_names: Sequence[str] | None = None
+) -> str | None:
+    """A sentence with the remedy if no score can overcome an offset."""
+    offsets = np.asarray(rho_0k)
+    largest = offsets.max()
+    if largest <= LARGE_OFFSET:
+        return None
+    classes = _name_classes(offsets == largest, class_names)
+    return (
+        f'The margin-offset of {classes} is {largest:,.0f}, far beyond the '
+        'scores of a network: the loss starts at about that value and the '
+        'other classes hardly count. The fewer pixels a data set has, the '
+        'larger are the offsets of the same tau: set largest_offset=0.4 in '
+        'the loss in place of tau.'
+    )
 
 
 def margin_ratios(

@@ -81,12 +81,12 @@ class MarginCalibrationLoss(PixelWiseLoss):
                 self.settings.memory,
                 self.settings.batch_share,
             )
-        self._has_own_counts = False
+        self.has_own_counts = False
         if isinstance(class_counts, (str, os.PathLike)):
             self.set_class_stats(ClassStats.from_json(class_counts))
         elif class_counts is not None:
             self.set_class_counts(class_counts)
-        self._has_own_counts = class_counts is not None
+        self.has_own_counts = class_counts is not None
 
     @property
     def needs_statistics(self) -> bool:
@@ -105,7 +105,7 @@ class MarginCalibrationLoss(PixelWiseLoss):
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive the offsets from a data set, unless the config has counts."""
-        if not self._has_own_counts:
+        if not self.has_own_counts:
             super().set_class_stats(stats)
 
     def _make_room(self, num_classes: int) -> None:

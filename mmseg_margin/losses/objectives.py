@@ -11,9 +11,11 @@ import torch
 from mmseg.registry import MODELS
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import as_list
+from mmseg_margin.functional import OffsetSettings
+from mmseg_margin.walks import as_list, heads_of_config, registered_name
 
 from .pixel_wise_loss import PixelWiseLoss
+from .presets import settings_of_config
 
 Objective = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Term = dict[str, Any]
@@ -99,6 +101,24 @@ def need_statistics(terms: Sequence[Term]) -> bool:
         getattr(loss, 'needs_statistics', hasattr(loss, 'set_class_stats'))
         for loss in map(build_loss, terms)
     )
+
+
+def offset_settings(cfg: Mapping[str, Any]) -> OffsetSettings | None:
+    """Settings of the first loss of a config that derives offsets."""
+    heads = heads_of_config(cfg.get('model') or {})
+    losses = [
+        term
+        for head in heads.values()
+        for term in as_list(head.get('loss_decode'))
+    ]
+    for hook in as_list(cfg.get('custom_hooks')):
+        if registered_name(hook) == 'SwapLossHook':
+            losses = terms_of(hook.get('loss', 'margin'))
+    for term in losses:
+        is_margin = registered_name(term) == 'MarginCalibrationLoss'
+        if is_margin and term.get('class_counts') is None:
+            return settings_of_config(term).offsets
+    return None
 
 
 def _parse(text: str, objective: str) -> Term:

@@ -7,10 +7,7 @@ from mmengine.logging import print_log
 from numpy.typing import NDArray
 
 from mmseg_margin.errors import MarginError, SettingError
-from mmseg_margin.terminal import printable
-
-# Scores seldom differ by more; the paper's offsets on Cityscapes are below 1.
-LARGE_OFFSET = 30.0
+from mmseg_margin.functional import large_offset_warning
 
 
 class NoStatisticsError(MarginError, RuntimeError):
@@ -38,16 +35,6 @@ def warn_of_large_offsets(
     rho_0k: NDArray, classes: Sequence[str] | None
 ) -> None:
     """Say so if no score can overcome the offsets."""
-    k = int(rho_0k.argmax())
-    if rho_0k[k] <= LARGE_OFFSET:
-        return
-    name = str(k) if classes is None else f'{k} ({printable(classes[k])})'
-    print_log(
-        f'The margin-offset of class {name} is {rho_0k[k]:,.0f}, far beyond '
-        'the scores of a network: the loss starts at about that and the other '
-        'classes hardly count. The fewer pixels a data set has, the larger '
-        'the offsets of the same tau; set largest_offset=0.4 in place of tau '
-        '(--loss margin-paper:largest_offset=0.4).',
-        logger='current',
-        level=logging.WARNING,
-    )
+    warning = large_offset_warning(rho_0k, classes)
+    if warning:
+        print_log(warning, logger='current', level=logging.WARNING)
