@@ -7,26 +7,27 @@ from typing import Any
 from mmseg.registry import DATASETS
 from torch import nn
 
-from mmseg_margin.errors import DataSetError
+from mmseg_margin.errors import DataSetError, SettingError
+from mmseg_margin.functional import OffsetSettings, large_offset_warning
 from mmseg_margin.terminal import printable
 from mmseg_margin.walks import (
     heads_of_config,
     heads_of_model,
-    leaf_datasets,
-    modules,
-    nodes,
     predicts_boundaries,
     value_of,
 )
 
+from .annotations import has_labels
 from .cache import StatsCache
 from .class_stats import ClassStats
 from .collect import collect_stats
 from .problems import FILES_SHOWN, Problem, Problems
-from .scan import LabelRange
+from .samples import compare_samples
 
 VALUES_SHOWN = 8
 MANY_VALUES = 32
+# These explain classes without a pixel, so nothing is advised about those.
+WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
 Model = nn.Module | Mapping[str, Any]
 
@@ -35,27 +36,42 @@ Model = nn.Module | Mapping[str, Any]
 class LabelReport:
     """The data set, its statistics, and what is wrong with its labels.
 
-    ``errors`` stop a training, ``warnings`` do not.
+    ``errors`` stop a training, ``warnings`` do not. ``validation`` is the
+    report on the validation set, if it was checked.
     """
 
     dataset: Any
     stats: ClassStats
     errors: list[str]
     warnings: list[str]
+    validation: 'LabelReport | None' = None
+    title: str = 'Label check of'
+
+    @property
+    def all_errors(self) -> list[str]:
+        """The errors of both sets."""
+        return self.errors + (
+            self.validation.errors if self.validation else []
+        )
 
     def __str__(self) -> str:
-        source = self.stats.provenance
-        title = (
-            f'Label check of {source.files} files of {source.dataset}: '
-            f'{len(self.errors)} problem(s), {len(self.warnings)} warning(s)'
-        )
-        problems = [f'[problem] {error}' for error in self.errors]
-        warnings = [f'[warning] {warning}' for warning in self.warnings]
-        return '\n'.join([title, *problems, *warnings])
+        """All that was found; empty if there is nothing to report."""
+        parts = [str(self.validation)] if self.validation else []
+        if self.errors or self.warnings:
+            source = self.stats.provenance
+            title = (
+                f'{self.title} {source.files} files of {source.dataset}: '
+                f'{len(self.errors)} problem(s), {len(self.warnings)} '
+                'warning(s)'
+            )
+            problems = [f'[problem] {error}' for error in self.errors]
+            warnings = [f'[warning] {warning}' for warning in self.warnings]
+            parts = [title, *problems, *warnings, *parts]
+        return '\n'.join(filter(None, parts))
 
     def raise_errors(self) -> None:
         """Stop with the whole report if it holds a problem."""
-        if self.errors:
+        if self.all_errors:
             raise DataSetError(str(self))
 
 
@@ -66,6 +82,7 @@ def check_labels(
     known: ClassStats | None = None,
     num_threads: int | None = None,
     rare_share: float = 1e-4,
+    offsets: OffsetSettings | None = None,
 ) -> LabelReport:
     """Count the labels of a data set and check them against a model.
 
@@ -75,32 +92,61 @@ def check_labels(
         cache, known, num_threads: See :func:`collect_stats`.
         rare_share: Share of the labelled pixels below which a class is
             reported as very rare.
+        offsets: Settings of the margin-offsets that are to be derived from
+            the counts, if any.
     """
     if isinstance(dataset, Mapping):
         dataset = _build(dataset)
-    heads, leaves = label_heads(model), leaf_datasets(dataset)
-    labels = next(iter(heads.values()), LabelRange(None, None))
-    if labels.ignore_index is None:
-        ignored = getattr(leaves[0], 'ignore_index', 255)
-        labels = LabelRange(labels.num_classes, ignored)
-    stats, problems = collect_stats(dataset, labels, cache, known, num_threads)
-    told = {
-        problem: _describe(problem, problems, stats)
-        for problem in Problem
-        if problem in problems
-    }
-    warnings = [told.pop(Problem.WRAPPED)] if Problem.WRAPPED in told else []
-    errors = [*told.values(), *_check_heads(heads, len(stats.classes))]
+    heads = label_heads(model)
+    stats, problems, annotations = collect_stats(
+        dataset, *_expected_labels(heads), cache, known, num_threads
+    )
+    errors, warnings = _describe_problems(problems, stats)
+    errors += _check_heads(heads, len(stats.classes))
+    leaves = [leaf for leaf, _ in annotations.leaves]
     warnings += _check_ignored_labels(heads, leaves)
-    if stats.total:
-        tolerant = _tolerates_absent_classes(model)
-        warnings += _check_classes(stats, rare_share, tolerant)
+    if not errors and stats != known:
+        warnings += compare_samples(annotations, stats)
+    if stats.total and not WRONG_VALUES & problems.keys():
+        absent = _describe_absent(stats, offsets)
+        is_error = offsets is not None and offsets.absent_class == 'error'
+        (errors if is_error else warnings).extend(absent)
+        warnings += _describe_rare(stats, rare_share)
+        if offsets is not None and not (absent and is_error):
+            _check_offsets(stats, offsets, errors, warnings)
     elif not errors:  # which would explain it
         errors.append(
             'no pixel carries a class\n    likely fix: check ignore_index, '
             'reduce_zero_label and the list of classes.'
         )
     return LabelReport(dataset, stats, errors, warnings)
+
+
+def check_validation_labels(
+    dataset: Any,
+    model: Model,
+    cache: StatsCache | None = None,
+    known: ClassStats | None = None,
+    num_threads: int | None = None,
+) -> LabelReport | None:
+    """Check the files of a validation set, if it has label files.
+
+    The arguments are those of :func:`check_labels`.
+    """
+    if isinstance(dataset, Mapping):
+        dataset = _build(dataset)
+    if not has_labels(dataset):
+        return None
+    stats, problems, _ = collect_stats(
+        dataset,
+        *_expected_labels(label_heads(model)),
+        cache,
+        known,
+        num_threads,
+    )
+    title = 'Label check of the validation set,'
+    found = _describe_problems(problems, stats)
+    return LabelReport(dataset, stats, *found, title=title)
 
 
 def _build(cfg: Mapping[str, Any]) -> Any:
@@ -114,6 +160,47 @@ def _build(cfg: Mapping[str, Any]) -> Any:
             f'The data set cannot be opened: {error}. Check data_root, '
             'data_prefix and ann_file.'
         ) from error
+
+
+def label_heads(model: Model) -> dict[str, Any]:
+    """The heads of a model or its config that learn the labels, by name.
+
+    Heads that derive labels of their own, such as boundaries, are left out.
+    """
+    found: Mapping[str, Any]
+    if isinstance(model, nn.Module):
+        found = heads_of_model(model)
+    else:
+        found = heads_of_config(model)
+    return {
+        name: head
+        for name, head in found.items()
+        if value_of(head, 'num_classes') and not predicts_boundaries(head)
+    }
+
+
+def _expected_labels(heads: dict[str, Any]) -> tuple[int | None, int | None]:
+    """``num_classes`` and ``ignore_index`` of the first head, if any."""
+    for head in heads.values():
+        return value_of(head, 'num_classes'), _ignore_index(head)
+    return None, None
+
+
+def _ignore_index(head: Any) -> int | None:
+    return value_of(head, 'ignore_index', 255)
+
+
+def _describe_problems(
+    problems: Problems, stats: ClassStats
+) -> tuple[list[str], list[str]]:
+    """Errors and warnings of the files."""
+    texts = {
+        problem: _describe(problem, problems, stats)
+        for problem in Problem
+        if problem in problems
+    }
+    wrapped = texts.pop(Problem.WRAPPED, None)
+    return [*texts.values()], [wrapped] if wrapped else []
 
 
 def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
@@ -137,11 +224,13 @@ def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
 def _fix_values(
     values: list[int], problems: Problems, stats: ClassStats
 ) -> str:
-    """The likely reason for label values that are no class."""
+    """The likely fix for label values outside the classes."""
     num_classes = len(stats.classes)
     ignored = stats.provenance.ignore_index
     if Problem.LOSSY in problems:
         return 'JPEG is lossy, see above: export the labels again as PNG'
+    if Problem.BINARY_MASK in problems:
+        return 'the labels are masks of 0 and 255, see below'
     if len(values) > MANY_VALUES:
         return (
             'so many values look like a picture or an interpolated label; '
@@ -176,78 +265,71 @@ def _reduces_zero_label(stats: ClassStats) -> bool:
     return 'reduce_zero_label=True' in stats.provenance.mapping
 
 
-def _check_classes(
-    stats: ClassStats, rare_share: float, tolerates_absent: bool
-) -> Iterator[str]:
+def _describe_absent(
+    stats: ClassStats, offsets: OffsetSettings | None
+) -> list[str]:
+    """Classes without a pixel, in at most one text."""
     names = [printable(name) for name in stats.classes]
-    counts = dict(zip(names, stats.counts, strict=True))
-    absent = [name for name, count in counts.items() if count == 0]
-    if absent:
-        fix = 'take them out of the list of classes'
-        if _reduces_zero_label(stats) and absent == names[-1:]:
-            fix = (
-                'reduce_zero_label=True ignores label 0 and moves the others '
-                'down by one; turn it off if 0 is your first class'
-            )
-        elif not tolerates_absent:
-            fix += (
-                ', or train with them: --loss margin does, the others need '
-                "absent_class='zero' (--loss margin-paper:absent_class=zero)"
-            )
-        yield (
-            f'classes without a pixel: {", ".join(absent)}\n    likely fix: '
-            f'{fix}.'
+    pairs = zip(names, stats.counts, strict=True)
+    absent = [name for name, count in pairs if count == 0]
+    if not absent:
+        return []
+    fix = 'take them out of the list of classes'
+    if _reduces_zero_label(stats) and absent == names[-1:]:
+        fix = (
+            'reduce_zero_label=True ignores label 0 and moves the others '
+            'down by one; turn it off if 0 is your first class'
         )
+    elif offsets is not None and offsets.absent_class == 'error':
+        fix += (
+            ", or set absent_class='zero' in the loss to train without "
+            'margin-offsets for them'
+        )
+    listing = ', '.join(absent)
+    return [f'classes without a pixel: {listing}\n    likely fix: {fix}.']
+
+
+def _describe_rare(stats: ClassStats, rare_share: float) -> list[str]:
+    """Very rare classes, in at most one text."""
     rare = [
-        f'{name} ({count / stats.total:.2g})'
-        for name, count in counts.items()
+        f'{printable(name)} ({count / stats.total:.2g})'
+        for name, count in zip(stats.classes, stats.counts, strict=True)
         if 0 < count < rare_share * stats.total
     ]
-    if rare:
-        yield f'very rare classes (share of pixels): {", ".join(rare)}'
+    listing = ', '.join(rare)
+    return [f'very rare classes (share of pixels): {listing}'] if rare else []
 
 
-def label_heads(model: Model) -> dict[str, LabelRange]:
-    """What the heads of a model or its config take for labels, by name.
-
-    Heads that derive labels of their own, such as boundaries, are left out.
-    """
-    found: Mapping[str, Any]
-    if isinstance(model, nn.Module):
-        found = heads_of_model(model)
-    else:
-        found = heads_of_config(model)
-    return {
-        name: LabelRange(
-            value_of(head, 'num_classes'), value_of(head, 'ignore_index', 255)
-        )
-        for name, head in found.items()
-        if value_of(head, 'num_classes') and not predicts_boundaries(head)
-    }
-
-
-def _tolerates_absent_classes(model: Model) -> bool:
-    """Whether a margin loss of it was told what to do with such classes."""
-    if isinstance(model, nn.Module):
-        settings = (
-            getattr(x, 'offset_settings', None) for _, x in modules(model)
-        )
-        return any(x and x.absent_class != 'error' for x in settings)
-    return any(x.get('absent_class', 'error') != 'error' for x in nodes(model))
+def _check_offsets(
+    stats: ClassStats,
+    offsets: OffsetSettings,
+    errors: list[str],
+    warnings: list[str],
+) -> None:
+    """Add what is wrong with the margin-offsets of these counts."""
+    try:
+        rho_0k = offsets.offsets(stats.counts, stats.classes).rho_0k
+    except SettingError as error:
+        errors.append(str(error))
+        return
+    warning = large_offset_warning(rho_0k, stats.classes)
+    is_default = offsets.tau is None and offsets.largest_offset is None
+    if warning:
+        # Nobody has chosen these offsets, and the training would be lost.
+        (errors if is_default else warnings).append(warning)
 
 
-def _check_heads(
-    heads: dict[str, LabelRange], num_classes: int
-) -> Iterator[str]:
+def _check_heads(heads: dict[str, Any], num_classes: int) -> Iterator[str]:
     """A sentence for each head of another size, and if they disagree."""
     for name, head in heads.items():
-        if head.num_classes != num_classes:
+        found = value_of(head, 'num_classes')
+        if found != num_classes:
             yield (
-                f'{name} has num_classes={head.num_classes}, the data '
+                f'{name} has num_classes={found}, the data '
                 f'set has {num_classes} classes\n    likely fix: set '
                 f'num_classes={num_classes} in {name}.'
             )
-    ignored = {name: head.ignore_index for name, head in heads.items()}
+    ignored = {name: _ignore_index(head) for name, head in heads.items()}
     if len({*ignored.values()}) > 1:
         listing = ', '.join(f'{name}: {x}' for name, x in ignored.items())
         yield (
@@ -257,11 +339,11 @@ def _check_heads(
 
 
 def _check_ignored_labels(
-    heads: dict[str, LabelRange], leaves: list[Any]
+    heads: dict[str, Any], leaves: list[Any]
 ) -> Iterator[str]:
     """A sentence if heads and data sets ignore different labels."""
     declared = {getattr(leaf, 'ignore_index', 255) for leaf in leaves}
-    ignored = {head.ignore_index for head in heads.values()} - {None}
+    ignored = {_ignore_index(head) for head in heads.values()} - {None}
     if ignored and declared != ignored:
         yield (
             f'the heads ignore label {_join(ignored)}, the data set declares '

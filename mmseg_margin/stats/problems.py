@@ -1,4 +1,4 @@
-"""What can be wrong with single files: how it is found, told and added up."""
+"""What can be wrong with single files: how it is found and added up."""
 
 import os
 import stat
@@ -11,8 +11,6 @@ from enum import Enum
 
 from PIL import Image, UnidentifiedImageError
 
-from .histogram import NotAnIndexMapError
-
 FILES_SHOWN = 10
 # What a bad file makes Pillow, a file backend or mmseg's transforms raise.
 # Anything else is a fault of the code and keeps its traceback.
@@ -21,13 +19,17 @@ LOADING_ERRORS = (
     *(OverflowError, SyntaxError, TypeError, ValueError),
     *(Image.DecompressionBombError, struct.error, zlib.error),
 )
-# Other suffixes may be read by cv2 or tifffile though Pillow cannot.
+# cv2 and tifffile may read other suffixes though Pillow cannot.
 PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
 BYTES_OF_WIDEST_PIXEL = 4
 EXIF_ORIENTATION = 0x0112
-EXIF_LIES_ON_ITS_SIDE = range(5, 9)
+EXIF_ROTATED_BY_90_DEGREES = range(5, 9)
 Size = tuple[int, int]
 EXPORT_AGAIN = 'copy or export these files again'
+
+
+class NotAnIndexMapError(ValueError):
+    """The label does not hold one class index for each pixel."""
 
 
 class Problem(Enum):
@@ -55,13 +57,13 @@ class Problem(Enum):
     )
     LOSSY = (
         'label files in JPEG, a lossy format: it changes values, above all '
-        'where classes meet',
-        'export the labels again as PNG, from where they were drawn; '
-        'converting these files keeps the damage',
+        'at the borders of classes',
+        'export the labels again as PNG from their source; converting these '
+        'files keeps the damage',
     )
     LOADING_FAILED = (
         'label files on which the loading transform failed',
-        'the message is that of the transform in the train pipeline',
+        'the message is that of the loading transform in the pipeline',
     )
     VALUE = ('label values outside the classes', '')
     BINARY_MASK = (
@@ -71,7 +73,7 @@ class Problem(Enum):
     )
     SIZE = (
         'labels whose size differs from that of the image',
-        'check that image and label belong together and were resized alike',
+        'check that image and label belong together and have the same size',
     )
     THIN = (
         'labels that are one pixel wide or high, which LoadAnnotations '
@@ -90,7 +92,7 @@ Found = tuple[Problem, str]  # what is wrong, and a line that names the file
 
 @dataclass
 class ProblemFiles:
-    """The files of one kind: how many, the first ones, the values seen."""
+    """Files with one problem: number, first lines, and values by files."""
 
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
@@ -111,15 +113,15 @@ class Problems(dict[Problem, ProblemFiles]):
         for what, other in others.items():
             files = self.setdefault(what, ProblemFiles())
             files.count += other.count
-            # By place in the data set: the same ten whoever scanned them.
+            # By position in the data set: the same ten on any number of ranks.
             files.first = sorted(files.first + other.first)[:FILES_SHOWN]
             files.values.update(other.values)
 
 
 def check_regular(path: str) -> int:
-    """The size in bytes; raises for what would block if it were read.
+    """The size in bytes; raises for anything that would block a reader.
 
-    Links are followed; a device, a pipe or a folder is no label.
+    Links are followed; a device, a pipe or a folder is not a label.
     """
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
@@ -130,7 +132,7 @@ def check_regular(path: str) -> int:
 
 
 def check_label_file(path: str) -> None:
-    """Raise for what would block or fill the memory if it were read."""
+    """Raise for a file that would block a reader or fill the memory."""
     size, limit = check_regular(path), Image.MAX_IMAGE_PIXELS
     # Up to twice the limit Pillow only warns.
     if limit and size > 2 * limit * BYTES_OF_WIDEST_PIXEL:
@@ -151,7 +153,7 @@ def explain(error: BaseException, path: str) -> Found:
 
 
 def check_image(path: str, label_size: Size | None) -> Found | None:
-    """What the header of an image file says against it, if anything."""
+    """What is wrong with an image file, as far as its header shows."""
     try:
         check_regular(path)
     except FileNotFoundError:
@@ -163,7 +165,8 @@ def check_image(path: str, label_size: Size | None) -> Found | None:
             size = image.size
             if label_size in (None, size):
                 return None
-            if image.getexif().get(EXIF_ORIENTATION) in EXIF_LIES_ON_ITS_SIDE:
+            orientation = image.getexif().get(EXIF_ORIENTATION)
+            if orientation in EXIF_ROTATED_BY_90_DEGREES:
                 size = size[::-1]
     except Image.DecompressionBombError:
         return None  # images may be large, and are not read with Pillow

@@ -2,16 +2,20 @@
 
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from mmengine.dataset import ConcatDataset
-from mmseg.registry import MODELS
 from PIL import Image
-from torch import nn
 
 from mmseg_margin.errors import DataSetError
-from mmseg_margin.stats import StatsCache, check_labels
+from mmseg_margin.functional import OffsetSettings
+from mmseg_margin.stats import (
+    StatsCache,
+    check_labels,
+    check_validation_labels,
+)
 from tests.stats.builders import (
     CLASSES,
     SIZE,
@@ -179,23 +183,92 @@ def test_absent_and_rare_classes(tmp_path):
     result = check_labels(open_set(root), model_config(), rare_share=1e-3)
     assert result.errors == []
     absent, rare = result.warnings
-    check_says(
-        absent, 'without a pixel: car', ' margin-paper:absent_class=zero'
-    )
+    check_says(absent, 'without a pixel: car', 'out of the list of classes.')
     assert 'very rare classes (share of pixels): tree (0.00016)' in rare
 
 
-@pytest.mark.parametrize('built', [False, True])
-def test_advice_that_is_followed_is_not_given(tmp_path, built):
+@pytest.mark.parametrize('policy', ['error', 'zero'])
+def test_absent_classes_of_a_loss_with_offsets(tmp_path, policy):
     root = write_set(tmp_path, values=(0, 1, 2))
-    loss = {'type': 'MarginCalibrationLoss', 'absent_class': 'zero'}
-    model = model_config((4, 255))
-    model['auxiliary_head'][0]['loss_decode'] = loss
-    if built:
-        model = nn.ModuleList([MODELS.build(loss)])
-    (warning,) = check_labels(open_set(root), model).warnings
-    check_says(warning, 'without a pixel: car', 'out of the list of classes.')
-    assert 'absent_class' not in warning
+    offsets = OffsetSettings(absent_class=policy)
+    report = check_labels(open_set(root), model_config(), offsets=offsets)
+    (text,) = report.errors if policy == 'error' else report.warnings
+    assert 'without a pixel: car' in text
+    assert ("absent_class='zero'" in text) == (policy == 'error')
+    assert len(report.errors + report.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ('settings', 'is_error', 'is_warning'),
+    [
+        ({}, True, False),
+        ({'tau': 10.0}, False, True),
+        ({'tau': 0.1}, False, False),
+        ({'largest_offset': 31.0}, False, True),
+        ({'largest_offset': 0.4}, False, False),
+    ],
+)
+def test_offsets_beyond_the_scores(tmp_path, settings, is_error, is_warning):
+    """A problem if nobody has chosen them, else a warning."""
+    root = write_set(tmp_path, values=(0, 1, 2))
+    pixels = np.zeros(SHAPE, np.uint8)
+    pixels[0, 0] = 3
+    write_label_file(root, 0, pixels)
+    offsets = OffsetSettings(**settings)
+    report = check_labels(open_set(root), model_config(), offsets=offsets)
+    found = [
+        [text for text in texts if 'largest_offset=0.4' in text]
+        for texts in (report.errors, report.warnings)
+    ]
+    assert [len(texts) for texts in found] == [is_error, is_warning]
+    for text in found[0] + found[1]:
+        check_says(text, 'class 3 (car)', 'far beyond the scores')
+
+
+def test_one_class_has_no_offsets(tmp_path):
+    dataset = open_set(write_set(tmp_path, values=(0,)), ['bg', 'fg'])
+    offsets = OffsetSettings(absent_class='zero')
+    report = check_labels(dataset, model_config(), offsets=offsets)
+    check_says(*report.errors, 'class 0 (bg) holds every labelled pixel')
+
+
+@pytest.mark.parametrize('ignore_index', [255, 0, 9])
+def test_masks_get_one_advice(tmp_path, ignore_index):
+    dataset = open_set(write_set(tmp_path, values=(0, 255)), ['bg', 'fg'])
+    report = check_labels(dataset, model_config((2, ignore_index)))
+    check_says(report.errors[-1], 'map 255 to 1 in the files')
+    assert 'list of classes' not in str(report)
+    assert 'set ignore_index' not in str(report)
+
+
+def check_validation(dataset):
+    return check_validation_labels(dataset, model_config((4, 255)))
+
+
+def test_validation_set(root, tmp_path):
+    assert check_validation(open_set(root)).errors == []
+    write_label_file(root, 2, np.full(SHAPE, 77, np.uint8))
+    report = check_validation(open_set(root))
+    heading = 'Label check of the validation set, 6 files of BaseSegDataset'
+    check_says(str(report), heading, '[problem]', '0002.png: 77', 'likely fix')
+    good = report_on(write_set(tmp_path / 'good'))
+    both = replace(good, validation=report)
+    assert both.errors == []
+    with pytest.raises(DataSetError, match=r'0002.png: 77'):
+        both.raise_errors()
+
+
+def test_validation_sets_without_labels_are_skipped(root):
+    no_path = open_set(root)
+    no_path.data_list = [{'img_path': 'a.png'}]
+    no_path.serialize_data = False
+    load_image = {'type': 'LoadImageFromFile'}
+    for dataset in (
+        no_path,
+        open_set(root, pipeline=[load_image]),
+        [1, 2],
+    ):
+        assert check_validation(dataset) is None
 
 
 def test_everything_ignored(tmp_path):

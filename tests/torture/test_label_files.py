@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmseg_margin.stats import LabelRange
 from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Problem
-from mmseg_margin.stats.scan import scan
+from mmseg_margin.stats.scan import LabelRange, scan
 from tests.stats.builders import open_set
 from tests.torture.hostile_labels import LabelFile, label_files
 
@@ -81,12 +80,12 @@ def test_counted_right_or_reported_by_name(folder, record_property):
         expected = np.zeros(256, np.int64)
         for index, file in enumerate(files):
             (folder / 'ann' / f'{index:04d}.png').write_bytes(file.content)
-        sums, problems = scan(samples, LabelRange(None), num_threads=2)
+        result = scan(samples, LabelRange(None), num_threads=2)
         named = '\n'.join(
             text
             for kind in NOT_COUNTED
-            if kind in problems
-            for _, text in problems[kind].first
+            if kind in result.problems
+            for _, text in result.problems[kind].first
         )
         for index, file in enumerate(files):
             by_pillow = count_with_pillow(file.content)
@@ -98,7 +97,7 @@ def test_counted_right_or_reported_by_name(folder, record_property):
             if not is_named:
                 assert by_pillow is not None
                 expected += by_pillow
-        np.testing.assert_array_equal(sums[3], expected)
+        np.testing.assert_array_equal(result.sums[3], expected)
 
     check()
     assert tried.total() >= NUM_FILES
