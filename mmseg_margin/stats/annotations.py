@@ -21,6 +21,7 @@ from .label_files import (
     PipelineLoader,
     fastest_loader,
 )
+from .problems import LOADING_ERRORS
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,15 @@ def has_labels(dataset: Any) -> bool:
         first = next(iter(list_annotations(dataset)), None)
     except DataSetError:
         return False
-    return first is not None and first.loader.loads_label(first.info)
+    if first is None:
+        return False
+    try:
+        first.load()
+    except LookupError:  # no path to a label, or no transform that loads it
+        return False
+    except LOADING_ERRORS:
+        pass
+    return True
 
 
 def file_states(annotations: Iterable[Annotation]) -> FileStates:

@@ -1,4 +1,4 @@
-"""The label check: every problem of data set and heads, with its fix."""
+"""The label check: every problem of labels, heads and offsets, with a fix."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,12 +20,10 @@ from mmseg_margin.walks import (
 from .annotations import has_labels
 from .cache import StatsCache
 from .class_stats import ClassStats
-from .collect import collect_stats
-from .problems import FILES_SHOWN, Problem, Problems
+from .collect import Collected, collect_stats
+from .problems import Problem, describe_problems
 from .samples import compare_samples
 
-VALUES_SHOWN = 8
-MANY_VALUES = 32
 # These explain classes without a pixel, so nothing is advised about those.
 WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
@@ -50,27 +48,27 @@ class LabelReport:
     @property
     def all_errors(self) -> list[str]:
         """The errors of both sets."""
-        return self.errors + (
-            self.validation.errors if self.validation else []
-        )
+        of_validation = self.validation.errors if self.validation else []
+        return self.errors + of_validation
 
     def __str__(self) -> str:
-        """All that was found; empty if there is nothing to report."""
-        parts = [str(self.validation)] if self.validation else []
-        if self.errors or self.warnings:
+        """Everything that was found; empty if nothing was."""
+        lines = [f'[problem] {error}' for error in self.errors]
+        lines += [f'[warning] {warning}' for warning in self.warnings]
+        if lines:
             source = self.stats.provenance
-            title = (
+            lines.insert(
+                0,
                 f'{self.title} {source.files} files of {source.dataset}: '
                 f'{len(self.errors)} problem(s), {len(self.warnings)} '
-                'warning(s)'
+                'warning(s)',
             )
-            problems = [f'[problem] {error}' for error in self.errors]
-            warnings = [f'[warning] {warning}' for warning in self.warnings]
-            parts = [title, *problems, *warnings, *parts]
-        return '\n'.join(filter(None, parts))
+        if self.validation and str(self.validation):
+            lines.append(str(self.validation))
+        return '\n'.join(lines)
 
     def raise_errors(self) -> None:
-        """Stop with the whole report if it holds a problem."""
+        """Stop with the whole report if it contains a problem."""
         if self.all_errors:
             raise DataSetError(str(self))
 
@@ -95,30 +93,25 @@ def check_labels(
         offsets: Settings of the margin-offsets that are to be derived from
             the counts, if any.
     """
-    if isinstance(dataset, Mapping):
-        dataset = _build(dataset)
-    heads = label_heads(model)
-    stats, problems, annotations = collect_stats(
-        dataset, *_expected_labels(heads), cache, known, num_threads
+    dataset, heads = _built(dataset), label_heads(model)
+    stats, problems, annotations = _collect(
+        dataset, heads, cache, known, num_threads
     )
-    errors, warnings = _describe_problems(problems, stats)
+    errors, warnings = describe_problems(problems, stats)
     errors += _check_heads(heads, len(stats.classes))
     leaves = [leaf for leaf, _ in annotations.leaves]
     warnings += _check_ignored_labels(heads, leaves)
     if not errors and stats != known:
         warnings += compare_samples(annotations, stats)
-    if stats.total and not WRONG_VALUES & problems.keys():
-        absent = _describe_absent(stats, offsets)
-        is_error = offsets is not None and offsets.absent_class == 'error'
-        (errors if is_error else warnings).extend(absent)
-        warnings += _describe_rare(stats, rare_share)
-        if offsets is not None and not (absent and is_error):
-            _check_offsets(stats, offsets, errors, warnings)
-    elif not errors:  # which would explain it
+    if not stats.total and not errors:  # which would explain it
         errors.append(
             'no pixel carries a class\n    likely fix: check ignore_index, '
             'reduce_zero_label and the list of classes.'
         )
+    elif stats.total and not WRONG_VALUES & problems.keys():
+        more_errors, more_warnings = _check_classes(stats, rare_share, offsets)
+        errors += more_errors
+        warnings += more_warnings
     return LabelReport(dataset, stats, errors, warnings)
 
 
@@ -129,29 +122,26 @@ def check_validation_labels(
     known: ClassStats | None = None,
     num_threads: int | None = None,
 ) -> LabelReport | None:
-    """Check the files of a validation set, if it has label files.
+    """Check the files of a validation set, unless it has no labels.
 
     The arguments are those of :func:`check_labels`.
     """
-    if isinstance(dataset, Mapping):
-        dataset = _build(dataset)
+    dataset = _built(dataset)
     if not has_labels(dataset):
         return None
-    stats, problems, _ = collect_stats(
-        dataset,
-        *_expected_labels(label_heads(model)),
-        cache,
-        known,
-        num_threads,
+    stats, problems, _ = _collect(
+        dataset, label_heads(model), cache, known, num_threads
     )
+    found = describe_problems(problems, stats)
     title = 'Label check of the validation set,'
-    found = _describe_problems(problems, stats)
     return LabelReport(dataset, stats, *found, title=title)
 
 
-def _build(cfg: Mapping[str, Any]) -> Any:
+def _built(dataset: Any) -> Any:
+    if not isinstance(dataset, Mapping):
+        return dataset
     try:
-        return DATASETS.build(cfg)
+        return DATASETS.build(dataset)
     # mmseg asserts that an ann_file exists.
     except (OSError, AssertionError) as error:
         if isinstance(error, AssertionError) and 'ann_file' not in str(error):
@@ -179,144 +169,63 @@ def label_heads(model: Model) -> dict[str, Any]:
     }
 
 
-def _expected_labels(heads: dict[str, Any]) -> tuple[int | None, int | None]:
-    """``num_classes`` and ``ignore_index`` of the first head, if any."""
-    for head in heads.values():
-        return value_of(head, 'num_classes'), _ignore_index(head)
-    return None, None
-
-
 def _ignore_index(head: Any) -> int | None:
     return value_of(head, 'ignore_index', 255)
 
 
-def _describe_problems(
-    problems: Problems, stats: ClassStats
+def _collect(dataset: Any, heads: dict[str, Any], *others: Any) -> Collected:
+    """The statistics of the labels that the first head expects."""
+    num_classes = ignore_index = None
+    for head in [*heads.values()][:1]:
+        num_classes = value_of(head, 'num_classes')
+        ignore_index = _ignore_index(head)
+    return collect_stats(dataset, num_classes, ignore_index, *others)
+
+
+def _check_classes(
+    stats: ClassStats, rare_share: float, offsets: OffsetSettings | None
 ) -> tuple[list[str], list[str]]:
-    """Errors and warnings of the files."""
-    texts = {
-        problem: _describe(problem, problems, stats)
-        for problem in Problem
-        if problem in problems
-    }
-    wrapped = texts.pop(Problem.WRAPPED, None)
-    return [*texts.values()], [wrapped] if wrapped else []
-
-
-def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
-    headline, fix = problem.value
-    files = problems[problem]
-    if problem is Problem.VALUE:
-        fix = _fix_values(sorted(files.values), problems, stats)
-        most = files.values.most_common(VALUES_SHOWN)
-        headline += ': ' + ', '.join(
-            f'{value} in {count} file(s)' for value, count in sorted(most)
-        )
-        if len(files.values) > VALUES_SHOWN:
-            headline += f', {len(files.values) - VALUES_SHOWN} more values'
-    lines = [f'{headline} ({files.count} file(s))']
-    lines += [f'    {printable(text)}' for _, text in files.first]
-    if files.count > FILES_SHOWN:
-        lines.append(f'    ... and {files.count - FILES_SHOWN} more')
-    return '\n'.join([*lines, f'    likely fix: {fix}.'])
-
-
-def _fix_values(
-    values: list[int], problems: Problems, stats: ClassStats
-) -> str:
-    """The likely fix for label values outside the classes."""
-    num_classes = len(stats.classes)
-    ignored = stats.provenance.ignore_index
-    if Problem.LOSSY in problems:
-        return 'JPEG is lossy, see above: export the labels again as PNG'
-    if Problem.BINARY_MASK in problems:
-        return 'the labels are masks of 0 and 255, see below'
-    if len(values) > MANY_VALUES:
-        return (
-            'so many values look like a picture or an interpolated label; '
-            'export index maps, losslessly and resized by nearest neighbour'
-        )
-    if values == [num_classes]:
-        starts_at_one = stats.counts[0] == 0 and ignored != 0
-        if starts_at_one and not _reduces_zero_label(stats):
-            return (
-                f'the labels run from 1 to {num_classes}, so set '
-                'reduce_zero_label=True in the data set'
-            )
-        return (
-            f'if {num_classes} means unlabelled, set '
-            f'ignore_index={num_classes} in every head or map it to '
-            f'{ignored} in the files; if it is a class, set '
-            f'num_classes={num_classes + 1}; if 0 is an unlabelled '
-            'background, set reduce_zero_label=True'
-        )
-    if values == [255]:
-        return (
-            '255 usually means unlabelled, and padding writes it, so set '
-            f'ignore_index=255 (it is {ignored})'
-        )
-    return (
-        'map these values to classes or to the ignore index '
-        f'({ignored}), or correct num_classes and the list of classes'
-    )
-
-
-def _reduces_zero_label(stats: ClassStats) -> bool:
-    return 'reduce_zero_label=True' in stats.provenance.mapping
-
-
-def _describe_absent(
-    stats: ClassStats, offsets: OffsetSettings | None
-) -> list[str]:
-    """Classes without a pixel, in at most one text."""
+    """Errors and warnings about absent and rare classes and their offsets."""
+    errors: list[str] = []
+    warnings: list[str] = []
     names = [printable(name) for name in stats.classes]
-    pairs = zip(names, stats.counts, strict=True)
-    absent = [name for name, count in pairs if count == 0]
-    if not absent:
-        return []
-    fix = 'take them out of the list of classes'
-    if _reduces_zero_label(stats) and absent == names[-1:]:
-        fix = (
-            'reduce_zero_label=True ignores label 0 and moves the others '
-            'down by one; turn it off if 0 is your first class'
+    counts = dict(zip(names, stats.counts, strict=True))
+    absent = [name for name, count in counts.items() if count == 0]
+    refused = offsets is not None and offsets.absent_class == 'error'
+    if absent:
+        fix = 'take them out of the list of classes'
+        if stats.reduces_zero_label and absent == names[-1:]:
+            fix = (
+                'reduce_zero_label=True ignores label 0 and moves the others '
+                'down by one; turn it off if 0 is your first class'
+            )
+        elif refused:
+            fix += ", or set absent_class='zero' in the loss"
+        (errors if refused else warnings).append(
+            f'classes without a pixel: {", ".join(absent)}\n    likely fix: '
+            f'{fix}.'
         )
-    elif offsets is not None and offsets.absent_class == 'error':
-        fix += (
-            ", or set absent_class='zero' in the loss to train without "
-            'margin-offsets for them'
-        )
-    listing = ', '.join(absent)
-    return [f'classes without a pixel: {listing}\n    likely fix: {fix}.']
-
-
-def _describe_rare(stats: ClassStats, rare_share: float) -> list[str]:
-    """Very rare classes, in at most one text."""
     rare = [
-        f'{printable(name)} ({count / stats.total:.2g})'
-        for name, count in zip(stats.classes, stats.counts, strict=True)
+        f'{name} ({count / stats.total:.2g})'
+        for name, count in counts.items()
         if 0 < count < rare_share * stats.total
     ]
-    listing = ', '.join(rare)
-    return [f'very rare classes (share of pixels): {listing}'] if rare else []
-
-
-def _check_offsets(
-    stats: ClassStats,
-    offsets: OffsetSettings,
-    errors: list[str],
-    warnings: list[str],
-) -> None:
-    """Add what is wrong with the margin-offsets of these counts."""
+    if rare:
+        warnings.append(
+            f'very rare classes (share of pixels): {", ".join(rare)}'
+        )
+    if offsets is None or errors:
+        return errors, warnings
     try:
         rho_0k = offsets.offsets(stats.counts, stats.classes).rho_0k
     except SettingError as error:
-        errors.append(str(error))
-        return
-    warning = large_offset_warning(rho_0k, stats.classes)
-    is_default = offsets.tau is None and offsets.largest_offset is None
-    if warning:
-        # Nobody has chosen these offsets, and the training would be lost.
-        (errors if is_default else warnings).append(warning)
+        return [str(error)], warnings
+    too_large = large_offset_warning(rho_0k, stats.classes)
+    if too_large:
+        # Offsets that nobody has chosen must not cost a training.
+        is_default = offsets.tau is None and offsets.largest_offset is None
+        (errors if is_default else warnings).append(too_large)
+    return errors, warnings
 
 
 def _check_heads(heads: dict[str, Any], num_classes: int) -> Iterator[str]:
@@ -325,8 +234,8 @@ def _check_heads(heads: dict[str, Any], num_classes: int) -> Iterator[str]:
         found = value_of(head, 'num_classes')
         if found != num_classes:
             yield (
-                f'{name} has num_classes={found}, the data '
-                f'set has {num_classes} classes\n    likely fix: set '
+                f'{name} has num_classes={found}, the data set has '
+                f'{num_classes} classes\n    likely fix: set '
                 f'num_classes={num_classes} in {name}.'
             )
     ignored = {name: _ignore_index(head) for name, head in heads.items()}
@@ -354,4 +263,4 @@ def _check_ignored_labels(
 
 
 def _join(values: set[Any]) -> str:
-    return ', '.join(str(value) for value in sorted(values))
+    return ', '.join(map(str, sorted(values)))

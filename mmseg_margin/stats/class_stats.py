@@ -86,6 +86,11 @@ class ClassStats:
         """``N``, the labelled pixels of all classes."""
         return sum(self.counts)
 
+    @property
+    def reduces_zero_label(self) -> bool:
+        """Whether label 0 of the files was ignored."""
+        return 'reduce_zero_label=True' in self.provenance.mapping
+
     def margins(
         self,
         tau: float = 10.0,

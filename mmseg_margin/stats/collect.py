@@ -27,6 +27,7 @@ from .scan import LabelRange, scan_on_all_ranks
 # A file changed twice within the resolution of its time looks as if it had
 # been changed once; the coarsest file systems count in steps of two seconds.
 SAFE_AGE_NS = 2 * 10**9
+NAMES_COMPARED = 1000
 
 
 class Collected(NamedTuple):
@@ -113,9 +114,20 @@ def _numbered(num_classes: int) -> list[str]:
 
 
 def _states_on_all_ranks(annotations: Annotations) -> FileStates:
+    """The states of all files; each rank looks at its shard."""
     rank, world_size = dist.get_dist_info()
     shard = file_states(annotations[rank::world_size])
-    return sum(dist.all_gather_object(shard), start=FileStates())
+    some = annotations[:: -(-len(annotations) // NAMES_COMPARED)]
+    names = fingerprint(len(annotations), *(x.label_path for x in some))
+    states, names_of_ranks = zip(
+        *dist.all_gather_object((shard, names)), strict=True
+    )
+    if len({*names_of_ranks}) > 1:
+        raise DataSetError(
+            'The ranks do not see the same label files: check that every '
+            'node has the same data set at the same place.'
+        )
+    return sum(states, start=FileStates())
 
 
 def _look_up(

@@ -19,12 +19,7 @@ from mmseg.datasets.transforms import LoadAnnotations
 from numpy.typing import NDArray
 from PIL import Image
 
-from .problems import (
-    LOADING_ERRORS,
-    NotAnIndexMapError,
-    check_label_file,
-    check_regular,
-)
+from .problems import NotAnIndexMapError, check_file
 
 NUM_VALUES = 256
 LOSSY_FORMATS = ('JPEG', 'MPO')
@@ -33,28 +28,20 @@ COLOUR_CHANNELS = (3, 4)
 ALL_VALUES = 'mmseg_margin_all_values'
 
 Info = dict[str, Any]
-Histogram = NDArray[np.int64]
+Histogram = NDArray[np.int64]  # pixels of each value, shape (256,)
 
 
 class DecodedLabel(NamedTuple):
-    """What a label file holds.
-
-    Args:
-        histogram: Pixels of each value from 0 to 255, shape (256,).
-        size: Width and height; None if unknown.
-        wrapped: Whether values above 255 were counted modulo 256.
-        outside: Other values, which were not counted.
-        lossy: Whether the file format is lossy.
-    """
+    """What a label file holds."""
 
     histogram: Histogram
-    size: tuple[int, int] | None = None
-    wrapped: bool = False
-    outside: tuple[int, ...] = ()
-    lossy: bool = False
+    size: tuple[int, int] | None = None  # width and height, if known
+    wrapped: bool = False  # values above 255 were counted modulo 256
+    outside: tuple[int, ...] = ()  # other values, which were not counted
+    lossy: bool = False  # of a lossy file format
 
 
-# What the pipeline delivers, (256,), and what the file holds.
+# What the pipeline delivers, and what the file holds.
 LoadedLabel = tuple[Histogram, DecodedLabel]
 
 
@@ -97,9 +84,7 @@ def count_values(labels: NDArray, wrap: bool = False) -> DecodedLabel:
 def check_channels(number: int) -> None:
     """Raise unless there is a single channel."""
     if number > 1:
-        raise NotAnIndexMapError(
-            f'{number} channels instead of one class index'
-        )
+        raise NotAnIndexMapError(f'{number} channels, not one class index')
 
 
 def _count(image: Image.Image) -> DecodedLabel:
@@ -107,18 +92,11 @@ def _count(image: Image.Image) -> DecodedLabel:
 
 
 class LabelSource(NamedTuple):
-    """Where a label comes from.
+    """Where a label comes from."""
 
-    Args:
-        mapping: From stored to delivered values, in words.
-        label_file: The local label file, if the delivered values depend on
-            nothing but this file and the mapping.
-        image_file: The local image file, if its header gives its size.
-    """
-
-    mapping: str
-    label_file: str | None = None
-    image_file: str | None = None
+    mapping: str  # from stored to delivered values, in words
+    label_file: str | None = None  # local; determines the label with mapping
+    image_file: str | None = None  # local; its header gives its size
 
 
 class PipelineLoader:
@@ -141,7 +119,7 @@ class PipelineLoader:
             self._of_thread.transforms = copy.deepcopy(self._transforms)
         path = info.get('seg_map_path')
         if path and os.path.exists(path):
-            check_regular(path)
+            check_file(path)
         results = copy.deepcopy(info)
         for transform in self._of_thread.transforms:
             results = transform(results)
@@ -152,16 +130,6 @@ class PipelineLoader:
                 label = count_values(labels)
                 return label.histogram, label
         raise LookupError('no transform of the pipeline loads gt_seg_map')
-
-    def loads_label(self, info: Info) -> bool:
-        """Whether the sample has a label, be it a bad one."""
-        try:
-            self.load(info, self.source(info))
-        except LookupError:  # no path to a label, or nothing that loads it
-            return False
-        except LOADING_ERRORS:
-            pass
-        return True
 
 
 class FileLoader(PipelineLoader):
@@ -187,7 +155,7 @@ class FileLoader(PipelineLoader):
 
     def load(self, info: Info, source: LabelSource) -> LoadedLabel:
         if source.label_file is not None:
-            check_label_file(source.label_file)
+            check_file(source.label_file, is_label=True)
         path = info['seg_map_path']
         content = fileio.get(path, self._transform.backend_args)
         if content is None:  # the LMDB backend's answer to a missing key
@@ -200,9 +168,6 @@ class FileLoader(PipelineLoader):
         table = self._tables[source.mapping]
         delivered = np.bincount(table, stored.histogram, NUM_VALUES)
         return delivered.astype(np.int64), stored
-
-    def loads_label(self, info: Info) -> bool:
-        return 'seg_map_path' in info
 
     def _values_delivered(self, info: Info) -> NDArray[np.uint8]:
         """What the transform makes of the 256 values, shape (256,)."""

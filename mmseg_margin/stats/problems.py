@@ -1,4 +1,4 @@
-"""What can be wrong with single files: how it is found and added up."""
+"""What can be wrong with single files: found, added up, and described."""
 
 import os
 import stat
@@ -11,7 +11,13 @@ from enum import Enum
 
 from PIL import Image, UnidentifiedImageError
 
+from mmseg_margin.terminal import printable
+
+from .class_stats import ClassStats
+
 FILES_SHOWN = 10
+VALUES_SHOWN = 8
+MANY_VALUES = 32
 # What a bad file makes Pillow, a file backend or mmseg's transforms raise.
 # Anything else is a fault of the code and keeps its traceback.
 LOADING_ERRORS = (
@@ -118,25 +124,20 @@ class Problems(dict[Problem, ProblemFiles]):
             files.values.update(other.values)
 
 
-def check_regular(path: str) -> int:
-    """The size in bytes; raises for anything that would block a reader.
+def check_file(path: str, is_label: bool = False) -> None:
+    """Raise if reading the file would block, or a label fill the memory.
 
-    Links are followed; a device, a pipe or a folder is not a label.
+    Links are followed; a device, a pipe or a folder would block.
     """
-    status = os.stat(path)
+    status, limit = os.stat(path), Image.MAX_IMAGE_PIXELS
     if not stat.S_ISREG(status.st_mode):
         raise OSError('not a regular file')
     if status.st_size == 0:
         raise OSError('the file is empty')
-    return status.st_size
-
-
-def check_label_file(path: str) -> None:
-    """Raise for a file that would block a reader or fill the memory."""
-    size, limit = check_regular(path), Image.MAX_IMAGE_PIXELS
     # Up to twice the limit Pillow only warns.
-    if limit and size > 2 * limit * BYTES_OF_WIDEST_PIXEL:
-        raise OSError(f'{size} bytes, more than a label may have')
+    largest = 2 * limit * BYTES_OF_WIDEST_PIXEL if limit else float('inf')
+    if is_label and status.st_size > largest:
+        raise OSError(f'{status.st_size} bytes, more than a label may have')
 
 
 def explain(error: BaseException, path: str) -> Found:
@@ -155,7 +156,7 @@ def explain(error: BaseException, path: str) -> Found:
 def check_image(path: str, label_size: Size | None) -> Found | None:
     """What is wrong with an image file, as far as its header shows."""
     try:
-        check_regular(path)
+        check_file(path)
     except FileNotFoundError:
         return Problem.MISSING_IMAGE, path
     except OSError as error:
@@ -184,3 +185,74 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return 'not an image file'  # Pillow's text holds a memory address
     return getattr(error, 'strerror', None) or str(error)
+
+
+def describe_problems(
+    problems: Problems, stats: ClassStats
+) -> tuple[list[str], list[str]]:
+    """Errors and warnings, with files, values and the likely fix of each."""
+    texts = {
+        problem: _describe(problem, problems, stats)
+        for problem in Problem
+        if problem in problems
+    }
+    wrapped = texts.pop(Problem.WRAPPED, None)
+    return [*texts.values()], [wrapped] if wrapped else []
+
+
+def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
+    headline, fix = problem.value
+    files = problems[problem]
+    if problem is Problem.VALUE:
+        fix = _fix_values(sorted(files.values), problems, stats)
+        most = files.values.most_common(VALUES_SHOWN)
+        headline += ': ' + ', '.join(
+            f'{value} in {count} file(s)' for value, count in sorted(most)
+        )
+        if len(files.values) > VALUES_SHOWN:
+            headline += f', {len(files.values) - VALUES_SHOWN} more values'
+    lines = [f'{headline} ({files.count} file(s))']
+    lines += [f'    {printable(text)}' for _, text in files.first]
+    if files.count > FILES_SHOWN:
+        lines.append(f'    ... and {files.count - FILES_SHOWN} more')
+    return '\n'.join([*lines, f'    likely fix: {fix}.'])
+
+
+def _fix_values(
+    values: list[int], problems: Problems, stats: ClassStats
+) -> str:
+    """The likely fix for label values outside the classes."""
+    num_classes = len(stats.classes)
+    ignored = stats.provenance.ignore_index
+    if Problem.LOSSY in problems:
+        return 'JPEG is lossy, see above: export the labels again as PNG'
+    if Problem.BINARY_MASK in problems:
+        return 'the labels are masks of 0 and 255, see below'
+    if len(values) > MANY_VALUES:
+        return (
+            'so many values look like a picture or an interpolated label; '
+            'export index maps, losslessly and resized by nearest neighbour'
+        )
+    if values == [num_classes]:
+        starts_at_one = stats.counts[0] == 0 and ignored != 0
+        if starts_at_one and not stats.reduces_zero_label:
+            return (
+                f'the labels run from 1 to {num_classes}, so set '
+                'reduce_zero_label=True in the data set'
+            )
+        return (
+            f'if {num_classes} means unlabelled, set '
+            f'ignore_index={num_classes} in every head or map it to '
+            f'{ignored} in the files; if it is a class, set '
+            f'num_classes={num_classes + 1}; if 0 is an unlabelled '
+            'background, set reduce_zero_label=True'
+        )
+    if values == [255]:
+        return (
+            '255 usually means unlabelled, and padding writes it, so set '
+            f'ignore_index=255 (it is {ignored})'
+        )
+    return (
+        'map these values to classes or to the ignore index '
+        f'({ignored}), or correct num_classes and the list of classes'
+    )

@@ -22,6 +22,7 @@ from .class_stats import ClassStats
 from .label_files import count_values
 
 MAX_SAMPLES = 10
+LINES_SHOWN = 5
 # Random crops may lose smaller classes, and those of one or two images.
 SMALLEST_SHARE = 0.01
 FEWEST_FILES = 3
@@ -33,26 +34,29 @@ FIX = (
 
 
 def compare_samples(annotations: Annotations, stats: ClassStats) -> list[str]:
-    """Differences between samples and label files, the same on every rank."""
+    """A warning if samples differ from their label files, on every rank."""
     answer: list[Any] = [None]
     if dist.is_main_process():
         with _fixed_random_state():
             try:
-                answer = [_differences(annotations, stats)]
+                answer = [_compare(annotations, stats)]
             except Exception as error:  # any error of the user's pipeline
-                answer = [_could_not_compare(error)]
+                reason = printable(f'{type(error).__name__}: {error}')
+                answer = [
+                    [f'a sample of the data set could not be made: {reason}']
+                ]
     dist.broadcast_object_list(answer)
     return answer[0]
 
 
-def _differences(annotations: Annotations, stats: ClassStats) -> list[str]:
+def _compare(annotations: Annotations, stats: ClassStats) -> list[str]:
     number = min(MAX_SAMPLES, len(annotations))
     places = np.linspace(0, len(annotations) - 1, number, dtype=np.int64)
     picked = Annotations(annotations.leaves, annotations.rows[places])
     datasets = [_copy(dataset) for dataset, _ in annotations.leaves]
     is_class = np.arange(len(stats.classes)) != stats.provenance.ignore_index
-    share, files, is_delivered = np.zeros((3, len(is_class)))
-    added: dict[int, int] = {}
+    share, files, samples = np.zeros((3, len(is_class)))
+    found: list[str] = []
     for annotation, (place, leaf, index) in zip(
         picked, picked.rows.tolist(), strict=True
     ):
@@ -63,26 +67,30 @@ def _differences(annotations: Annotations, stats: ClassStats) -> list[str]:
         in_sample = count_values(label).histogram[: len(is_class)] * is_class
         share += in_file / max(in_file.sum(), 1) / number
         files += in_file > 0
-        is_delivered += in_sample > 0
-        for k in np.flatnonzero((in_sample > 0) & (in_file == 0)).tolist():
-            added.setdefault(k, place)
-    is_lost = (share >= SMALLEST_SHARE) & (files >= min(FEWEST_FILES, number))
-    found = [
+        samples += in_sample > 0
+        found += (
+            f'sample {place} has pixels of {_name(stats, k)}, its file none'
+            for k in _indices((in_sample > 0) & (in_file == 0))
+        )
+    is_common = (share >= SMALLEST_SHARE) & (
+        files >= min(FEWEST_FILES, number)
+    )
+    found += (
         f'{_name(stats, k)} has {100 * share[k]:.3g} % of the pixels in '
         f'{number} label files and none in the samples made of them'
-        for k in np.flatnonzero(is_lost & (is_delivered == 0)).tolist()
-    ]
-    found += [
-        f'sample {place} has pixels of {_name(stats, k)}, its label file none'
-        for k, place in added.items()
-    ]
+        for k in _indices(is_common & (samples == 0))
+    )
     if not found:
         return []
-    lines = '\n'.join(f'    {line}' for line in found[:MAX_SAMPLES])
+    lines = '\n'.join(f'    {line}' for line in found[:LINES_SHOWN])
     return [
         'samples of the data set have other labels than the files that were '
         f'counted\n{lines}\n    likely fix: {FIX}.'
     ]
+
+
+def _indices(mask: NDArray[np.bool_]) -> list[int]:
+    return np.flatnonzero(mask).tolist()
 
 
 def _name(stats: ClassStats, k: int) -> str:
@@ -105,14 +113,6 @@ def _label_of(sample: Any, path: str) -> NDArray | None:
     if packed.metainfo.get('seg_map_path', path) != path:
         return None
     return packed.gt_sem_seg.data.numpy() if 'gt_sem_seg' in packed else None
-
-
-def _could_not_compare(error: Exception) -> list[str]:
-    reason = printable(f'{type(error).__name__}: {error}')
-    return [
-        f'a sample of the data set could not be made: {reason}\n    likely '
-        'fix: correct the transform of the pipeline that raised it.'
-    ]
 
 
 @contextmanager

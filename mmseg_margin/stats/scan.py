@@ -15,7 +15,7 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from mmseg_margin.errors import DataSetError, SettingError
 
-from .annotations import Annotation, Annotations, FileStates, fingerprint
+from .annotations import Annotation, Annotations, FileStates
 from .label_files import NUM_VALUES
 from .problems import LOADING_ERRORS, Problem, Problems, check_image, explain
 
@@ -83,12 +83,10 @@ def scan_on_all_ranks(
 ) -> ScanResult:
     """Each rank reads its shard; all of them return the same."""
     rank, world_size = dist.get_dist_info()
-    found = None
+    shard, found = annotations[rank::world_size], None
     try:
-        shard = annotations[rank::world_size]
         result = scan(shard, labels, num_threads, show_progress=rank == 0)
-        names = _digests_of_names(annotations, rank, world_size)
-        found = result.problems, result.states, *names
+        found = result.problems, result.states
     finally:  # a rank that fails tells the others, so that none waits for it
         parts = dist.all_gather_object(found)
     failed = [i for i, part in enumerate(parts) if part is None]
@@ -96,37 +94,14 @@ def scan_on_all_ranks(
         raise DataSetError(
             f'Reading the labels failed on rank {failed}: see the error there.'
         )
-    problems, states, names_of_rank, names_of_next = zip(*parts, strict=True)
-    if names_of_next != names_of_rank[1:] + names_of_rank[:1]:
-        raise DataSetError(
-            'The ranks do not see the same label files: check that every '
-            'node has the same data set at the same place.'
-        )
     dist.all_reduce(torch.from_numpy(result.sums))
-    total = ScanResult(result.sums, states=sum(states, start=FileStates()))
-    for part in problems:
-        total.problems.add(part)
+    total = ScanResult(result.sums)
+    for problems, states in parts:
+        total.problems.add(problems)
+        total.states += states
     if np.flatnonzero(total.sums[3]).tolist() != [0, 255]:
         total.problems.pop(Problem.BINARY_MASK, None)
     return total
-
-
-def _digests_of_names(
-    annotations: Annotations, rank: int, world_size: int
-) -> list[str]:
-    """Digests of the label paths of this rank's shard and of the next.
-
-    If neighbours agree, every label is read by exactly one rank, and no rank
-    lists more than two shards.
-    """
-    if world_size == 1:
-        return ['', '']
-    return [
-        fingerprint(len(annotations), *(label.label_path for label in shard))
-        for shard in (
-            annotations[i::world_size] for i in (rank, (rank + 1) % world_size)
-        )
-    ]
 
 
 def scan(
@@ -191,11 +166,10 @@ def _scan_label(
         sums[1] += is_shown
         sums[2, is_shown] += delivered[labels.is_class].sum()
         sums[3] += stored.histogram
-        is_label = labels.is_class | labels.is_ignored
-        unknown = np.flatnonzero(is_shown & ~is_label).tolist()
-        values = [*unknown, *stored.outside]
+        is_unknown = is_shown & ~(labels.is_class | labels.is_ignored)
+        values = [*np.flatnonzero(is_unknown).tolist(), *stored.outside]
         if values:
-            shown = ', '.join(str(value) for value in values[:VALUES_SHOWN])
+            shown = ', '.join(map(str, values[:VALUES_SHOWN]))
             more = ', ...' if len(values) > VALUES_SHOWN else ''
             note(Problem.VALUE, f'{path}: {shown}{more}', values)
         if not stored.histogram[1:-1].any():

@@ -82,7 +82,7 @@ def test_values_that_no_byte_can_hold(dtype, values, outside):
 
 @pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
 def test_colours_are_no_class_indices(mode):
-    with pytest.raises(NotAnIndexMapError, match='channels instead of one'):
+    with pytest.raises(NotAnIndexMapError, match='channels, not one'):
         decode(encode(np.asarray(Image.new(mode, (8, 8)))))
 
 
