@@ -6,7 +6,7 @@ The scan stops at the loading transform. A later transform, or an overridden
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -106,6 +106,8 @@ def _copy(dataset: Any) -> Any:
 
 def _label_of(sample: Any, path: str) -> NDArray | None:
     """The label in a sample of the data set, if it is that of this file."""
+    if not isinstance(sample, Mapping):
+        return None
     packed = sample.get('data_samples')
     if packed is None:
         return sample.get('gt_seg_map')

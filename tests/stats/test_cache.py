@@ -16,12 +16,12 @@ KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '8'))
 
 
 def change_value(content):
-    """A lie of which the checksum knows nothing."""
+    """Another value under the old checksum."""
     return content.replace(b'"ignored": ', b'"ignored": 1')
 
 
 def change_key(content):
-    """The whole statistics of other files."""
+    """Intact statistics of other files."""
     _, _, text = content.partition(b'\n')
     text = text.replace(b'"fingerprint": "', b'"fingerprint": "ff')
     return hashlib.sha256(text).hexdigest().encode() + b'\n' + text
@@ -37,7 +37,7 @@ def change_key(content):
         (change_key, 'belongs to other files'),
     ],
 )
-def test_damaged_files_are_ignored_with_a_word(
+def test_damaged_files_are_ignored_with_a_warning(
     root, cache, damage, reason, log
 ):
     right = collect_stats(open_set(root), cache=cache).stats
@@ -46,10 +46,10 @@ def test_damaged_files_are_ignored_with_a_word(
     assert collect_stats(open_set(root), cache=cache).stats == right
     assert f'{path}: it' in log()
     assert reason in log()
-    assert cache.load(path.stem) == right  # it was put right
+    assert cache.load(path.stem) == right  # the damaged file was replaced
 
 
-def test_unwritable_folder_is_no_reason_to_fail(root, tmp_path, log):
+def test_unwritable_folder_is_not_fatal(root, tmp_path, log):
     (tmp_path / 'file').write_text('in the way')
     cache = StatsCache(tmp_path / 'file' / 'cache')
     assert collect_stats(open_set(root), cache=cache).stats.total > 0
@@ -106,7 +106,7 @@ def test_a_shared_folder_behind_a_link_keeps_its_mode(
     assert list(folder.glob('*.stats'))
 
 
-def test_no_home_is_no_reason_to_fail(root, monkeypatch, log):
+def test_a_missing_home_is_not_fatal(root, monkeypatch, log):
     """A user without a home folder, as in some containers."""
     monkeypatch.setenv('HOME', '~')  # what Python makes of an unknown user
     monkeypatch.delenv('XDG_CACHE_HOME', raising=False)

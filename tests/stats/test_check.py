@@ -95,7 +95,7 @@ def test_likely_fix(tmp_path, values, ignore_index, fix):
     assert re.search(fix, error)
 
 
-def test_reduce_zero_label_set_for_nothing(tmp_path):
+def test_needless_reduce_zero_label(tmp_path):
     root = write_set(tmp_path, values=(0, 1, 2, 3))
     result = report_on(open_set(root, reduce_zero_label=True))
     assert result.errors == []
@@ -142,7 +142,7 @@ def test_lossy_labels_are_named(root):
         (np.inf, np.float32, '0003.png: values that are not whole numbers'),
     ],
 )
-def test_numbers_that_are_no_labels(root, value, dtype, message):
+def test_numbers_that_are_not_labels(root, value, dtype, message):
     """LoadAnnotations casts them to something in 0 to 255 in silence."""
     pixels = np.zeros(SHAPE, dtype)
     pixels[0, 0] = value
@@ -286,7 +286,7 @@ def test_empty_data_set(tmp_path):
         report_on(open_set(tmp_path, serialize_data=False))
 
 
-def test_data_set_that_cannot_be_walked():
+def test_data_set_without_files():
     class Numbers(list):
         metainfo = {'classes': CLASSES}
 
@@ -315,14 +315,14 @@ def test_read_only_data_and_no_cache_folder(root, log):
     assert sorted(root.rglob('*')) == before
 
 
-def test_image_that_lies_on_its_side(root):
+def test_image_rotated_by_exif(root):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new('RGB', SHAPE).save(root / 'img' / '0000.png', exif=exif)
     assert report_on(root).errors == []
 
 
-def test_images_of_other_formats_are_not_judged(tmp_path):
+def test_images_of_other_formats_are_not_checked(tmp_path):
     root = write_set(tmp_path, 1)
     (root / 'img' / '0000.png').rename(root / 'img' / '0000.tif')
     (root / 'img' / '0000.tif').write_bytes(b'of a kind Pillow cannot read')
