@@ -160,18 +160,14 @@ def _leaves_and_indices(dataset: Any, leaves: list) -> NDArray[np.int64]:
 def has_labels(dataset: Any) -> bool:
     """Whether the data set is one whose pipeline loads labels."""
     try:
-        first = next(iter(list_annotations(dataset)), None)
-    except DataSetError:
+        for first in list_annotations(dataset)[:1]:
+            first.load()
+            return True
+    except (DataSetError, LookupError):  # no path, or nothing that loads it
         return False
-    if first is None:
-        return False
-    try:
-        first.load()
-    except LookupError:  # no path to a label, or no transform that loads it
-        return False
-    except LOADING_ERRORS:
-        pass
-    return True
+    except LOADING_ERRORS:  # a bad label is one as well
+        return True
+    return False
 
 
 def file_states(annotations: Iterable[Annotation]) -> FileStates:

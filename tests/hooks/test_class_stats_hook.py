@@ -243,7 +243,7 @@ def test_whole_statistics_are_preferred_to_counts():
     assert loss.counts is None
 
 
-def test_nobody_to_receive():
+def test_model_without_receivers():
     model = model_with(nn.ReLU())
     give_stats(model, STATS)
     assert offset_settings_of(model) is None
