@@ -1,4 +1,4 @@
-"""Files that are complete or not there, whatever happens while writing."""
+"""Atomic writes: a file is complete or absent, even after a crash."""
 
 import os
 import uuid
@@ -11,12 +11,12 @@ StrPath = str | os.PathLike[str]
 
 @contextmanager
 def atomic_write(path: StrPath) -> Iterator[Path]:
-    """A path to write to, which becomes ``path`` only once it is complete.
+    """A path to write to, which is renamed to ``path`` once it is complete.
 
-    A full disk or any other error leaves ``path`` as it was and nothing
+    A full disk or any other error leaves ``path`` unchanged and no other file
     beside it; a kill may leave the draft, ``.<name>.<random>.tmp``.
     """
-    target = Path(os.path.realpath(path))  # the link stays a link
+    target = Path(os.path.realpath(path))  # replaces the target of a link
     if target.exists() and not target.is_file():
         yield target  # a device or a pipe cannot be replaced
         return
@@ -26,11 +26,11 @@ def atomic_write(path: StrPath) -> Iterator[Path]:
 
 @contextmanager
 def atomic_replace(path: Path) -> Iterator[Path]:
-    """The same, but whatever stands there gives way, be it a link."""
+    """The same, but a link at ``path`` is itself replaced."""
     draft = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.tmp')
     try:
         yield draft
-        # The bytes have to be on the disk before the name is.
+        # The content has to be on the disk before the name is.
         with draft.open('rb') as file:
             os.fsync(file.fileno())
         os.replace(draft, path)
@@ -39,6 +39,6 @@ def atomic_replace(path: Path) -> Iterator[Path]:
 
 
 def atomic_write_text(path: StrPath, text: str) -> None:
-    """Write a text file in UTF-8, whole or not at all."""
+    """Write a text file in UTF-8, atomically."""
     with atomic_write(path) as draft:
         draft.write_text(text, encoding='utf-8')

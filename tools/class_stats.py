@@ -2,16 +2,21 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.functional import OffsetSettings
+from mmseg_margin.losses.objectives import offset_settings
 from mmseg_margin.stats import (
     WEIGHT_METHODS,
+    LabelReport,
     StatsCache,
     check_labels,
+    check_validation_labels,
     format_table,
     plot_stats,
 )
@@ -29,10 +34,10 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         '--split',
         choices=('train', 'val', 'test'),
         default='train',
-        help='whose data loader to look at',
+        help='which data set to count; train also checks the labels of val',
     )
     parser.add_argument(
-        '--plot', type=Path, help='file for a bar chart of shares and margins'
+        '--plot', type=Path, help='file for a bar chart of shares and offsets'
     )
     parser.add_argument(
         '--out', type=Path, help='JSON file, to be given as class_counts'
@@ -42,11 +47,16 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         choices=WEIGHT_METHODS,
         nargs='?',
         const='inverse',
-        help='add class weights to the table, by inverse frequency if not '
-        'said otherwise',
+        help='add class weights to the table, by inverse frequency if no '
+        'method is given',
     )
-    parser.add_argument('--tau', type=float, default=10.0)
-    parser.add_argument('--upsilon', type=float, default=1.0)
+    parser.add_argument(
+        '--tau',
+        type=float,
+        help='show the margin-offsets of this tau; by default, those of the '
+        "config's loss, if it has any",
+    )
+    parser.add_argument('--upsilon', type=float, help='likewise')
     parser.add_argument('--num-threads', type=int, help='all cores if not set')
     parser.add_argument(
         '--no-cache', action='store_true', help='neither read nor write it'
@@ -58,33 +68,62 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
 @tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    OffsetSettings(args.tau, args.upsilon)  # refuses what cannot be
+    given = {'tau': args.tau, 'upsilon': args.upsilon}
+    given = {key: value for key, value in given.items() if value is not None}
+    shown = OffsetSettings(**given) if given else None
     config = load_config(args.config, args.cfg_options)
     init_default_scope(config.get('default_scope', 'mmseg'))
-    loader = config.get(f'{args.split}_dataloader')
-    if loader is None:
-        raise SettingError(f'{args.config} has no {args.split}_dataloader.')
-    check_folders(config, (args.split,))
-    report = check_labels(
-        loader.dataset,
-        config.get('model') or {},
-        None if args.no_cache else StatsCache(),
-        num_threads=args.num_threads,
-    )
+    # Only the training set determines the offsets of a training.
+    offsets = offset_settings(config) if args.split == 'train' else None
+    shown = shown or offsets
+    report = check_split(config, args, offsets)
     stats = report.stats
     weights = stats.class_weights(args.weights) if args.weights else None
-    print(format_table(stats, args.tau, args.upsilon, weights))
+    print(format_table(stats, shown, weights))
     if weights is not None:
         print(f'class_weight = {[round(weight, 6) for weight in weights]}')
-    if report.errors or report.warnings:
+    if str(report):
         print(report)
     if args.out:
         stats.to_json(args.out)
         print(f'Wrote {args.out}.')
     if args.plot and stats.total:
-        plot_stats(stats, args.plot, args.tau, args.upsilon)
+        plot_stats(stats, args.plot, shown)
         print(f'Wrote {args.plot}.')
-    sys.exit(1 if report.errors else 0)
+    sys.exit(1 if report.all_errors else 0)
+
+
+def check_split(
+    config: Config, args: argparse.Namespace, offsets: OffsetSettings | None
+) -> LabelReport:
+    """The report on one split; that on train includes the labels of val."""
+    loader = config.get(f'{args.split}_dataloader')
+    if loader is None:
+        raise SettingError(f'{args.config} has no {args.split}_dataloader.')
+    check_folders(config, (args.split,))
+    model = config.get('model') or {}
+    cache = None if args.no_cache else StatsCache()
+    report = check_labels(
+        loader.dataset,
+        model,
+        cache,
+        num_threads=args.num_threads,
+        offsets=offsets,
+    )
+    validation = config.get('val_dataloader')
+    if args.split != 'train' or validation is None:
+        return report
+    try:
+        check_folders(config, ('val',))
+    except MissingFileError as error:
+        print(f'The labels of the validation set were not checked: {error}')
+        return report
+    return replace(
+        report,
+        validation=check_validation_labels(
+            validation.dataset, model, cache, num_threads=args.num_threads
+        ),
+    )
 
 
 if __name__ == '__main__':

@@ -8,7 +8,7 @@ from mmseg_margin.losses.presets import settings_of_config
 from mmseg_margin.report.numbers import ABSENT, difference_text, mean_cells
 from mmseg_margin.report.pages import Bold, Table
 from mmseg_margin.stats import ClassStats, plot_stats
-from mmseg_margin.stats.display import margin_columns
+from mmseg_margin.stats.display import offset_columns
 
 from .results import BASELINE, Comparison, ratio_to_baseline
 
@@ -69,7 +69,7 @@ def describe_margins(comparison: Comparison, folder: Path) -> dict[str, Any]:
     stats = ClassStats(setup.classes, counts, [0] * len(counts), counts)
     margins = [
         [ABSENT if text == '-' else text for text in pair]
-        for pair in margin_columns(stats, tau, upsilon)
+        for pair in offset_columns(stats, offsets)
     ]
     rows = [
         [
@@ -83,7 +83,7 @@ def describe_margins(comparison: Comparison, folder: Path) -> dict[str, Any]:
     picture = None
     if any(rho_0k != ABSENT for rho_0k, _ in margins):
         picture = folder / 'classes.png'
-        plot_stats(stats, picture, tau, upsilon)
+        plot_stats(stats, picture, offsets)
     header = ['class', 'pixels', 'share %', 'rho_0k', 'rho_k0']
     return {
         'table': Table(header, rows),

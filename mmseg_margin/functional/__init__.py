@@ -13,6 +13,7 @@ from .margins import (
     ABSENT_CLASS_POLICIES,
     MarginOffsets,
     generalisation_gap,
+    large_offset_warning,
     margin_offsets,
     margin_ratios,
     optimal_rho_0k,
@@ -25,12 +26,7 @@ from .reference import (
     reference_loss,
     rho_margin_loss,
 )
-from .settings import (
-    LARGE_OFFSET,
-    MarginSettings,
-    OffsetSettings,
-    describe_large_offsets,
-)
+from .settings import MarginSettings, OffsetSettings
 from .softmax import CrossEntropy
 from .stage import StageResult, check_label_values, run_stage
 
@@ -39,7 +35,6 @@ margin_calibration_loss = margin_loss
 
 __all__ = [
     'ABSENT_CLASS_POLICIES',
-    'LARGE_OFFSET',
     'CrossEntropy',
     'JaccardObjective',
     'MarginObjective',
@@ -51,11 +46,11 @@ __all__ = [
     'check_label_values',
     'choose_backend',
     'count_errors',
-    'describe_large_offsets',
     'generalisation_gap',
     'iou_lower_bound',
     'jaccard_loss',
     'jaccard_weights',
+    'large_offset_warning',
     'margin_calibration_loss',
     'margin_loss',
     'margin_offsets',

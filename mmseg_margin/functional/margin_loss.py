@@ -33,7 +33,8 @@ from torch import Tensor
 from mmseg_margin.errors import SettingError
 
 from .backend import PixelKernel, PixelTerms, class_numbers, select_label
-from .settings import MarginSettings, describe_large_offsets
+from .margins import large_offset_warning
+from .settings import MarginSettings
 from .stage import reduced_loss
 
 PerClass = Tensor | np.ndarray | Sequence[float] | float
@@ -283,6 +284,6 @@ def _warn_of_large_offsets(rho_0k: PerClass) -> None:
         if rho_0k.device.type != 'cpu':
             return
         rho_0k = rho_0k.detach().numpy()
-    message = describe_large_offsets(rho_0k)
+    message = large_offset_warning(rho_0k)
     if message:
         warnings.warn(message, stacklevel=3)

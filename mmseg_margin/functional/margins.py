@@ -17,6 +17,8 @@ from mmseg_margin.terminal import printable
 
 Array = NDArray[np.float64]
 ABSENT_CLASS_POLICIES = ('error', 'zero', 'max')
+# Scores seldom differ by more; the paper's offsets on Cityscapes are below 1.
+LARGE_OFFSET = 30.0
 
 
 class MarginOffsets(NamedTuple):
@@ -60,7 +62,7 @@ def margin_offsets(
     present = counts > 0
     if absent_class == 'error' and not present.all():
         raise SettingError(
-            f'{name_classes(~present, class_names)} has no labelled pixel, '
+            f'{_name_classes(~present, class_names)} has no labelled pixel, '
             'so its margin-offset is infinite: take it out of the classes, '
             "add images that show it, or set absent_class='zero' or 'max'."
         )
@@ -93,6 +95,24 @@ def tau_of_largest_offset(
     return float(largest_offset / unit) if unit else largest_offset
 
 
+def large_offset_warning(
+    rho_0k: ArrayLike, class_names: Sequence[str] | None = None
+) -> str | None:
+    """A sentence with the remedy if no score can overcome an offset."""
+    offsets = np.atleast_1d(rho_0k)
+    largest = offsets.max()
+    if largest <= LARGE_OFFSET:
+        return None
+    classes = _name_classes(offsets == largest, class_names)
+    return (
+        f'The margin-offset of {classes} is {largest:,.0f}, far beyond the '
+        'scores of a network: the loss starts at about that value and the '
+        'other classes hardly count. The fewer pixels a data set has, the '
+        'larger are the offsets of the same tau: set largest_offset=0.4 in '
+        'the loss in place of tau.'
+    )
+
+
 def margin_ratios(
     class_counts: ArrayLike,
     upsilon: float = 1.0,
@@ -106,7 +126,7 @@ def margin_ratios(
     share = counts / total
     if (background == 0).any():
         raise SettingError(
-            f'{name_classes(background == 0, class_names)} holds every '
+            f'{_name_classes(background == 0, class_names)} holds every '
             'labelled pixel, so there is no margin to calibrate: check the '
             'label mapping, or train with cross-entropy.'
         )
@@ -115,7 +135,7 @@ def margin_ratios(
         smallest = (share / np.sqrt(background)).max()
         raise SettingError(
             f'upsilon={upsilon} makes mu_k of '
-            f'{name_classes(denominator <= 0, class_names)} infinite or '
+            f'{_name_classes(denominator <= 0, class_names)} infinite or '
             f'negative: choose upsilon above {smallest:.3g}.'
         )
     return share * np.sqrt(counts) / denominator
@@ -199,7 +219,7 @@ def _check_scale(name: str, value: float) -> None:
         _check_positive(name, value)
 
 
-def name_classes(mask: NDArray, names: Sequence[str] | None) -> str:
+def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:
     """The classes in a mask (K,), by number and name."""
     indices = np.flatnonzero(mask).tolist()
     if names is None:

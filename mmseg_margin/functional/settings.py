@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from mmseg_margin.errors import SettingError
@@ -14,13 +13,10 @@ from .margins import (
     ABSENT_CLASS_POLICIES,
     MarginOffsets,
     margin_offsets,
-    name_classes,
     tau_of_largest_offset,
 )
 
 PAPER_TAU = 10.0
-# Scores seldom differ by more; the paper's offsets on Cityscapes are below 1.
-LARGE_OFFSET = 30.0
 
 
 @dataclass(frozen=True)
@@ -130,23 +126,6 @@ class MarginSettings:
             w = num_classes
         scale = 1 / num_classes if self.class_mean else 1.0
         return scale * float(w), scale
-
-
-def describe_large_offsets(
-    rho_0k: ArrayLike, class_names: Sequence[str] | None = None
-) -> str | None:
-    """A sentence with the remedy if no score can overcome the offsets."""
-    rho_0k = np.atleast_1d(rho_0k)
-    largest = rho_0k.max()
-    if largest <= LARGE_OFFSET:
-        return None
-    name = name_classes(rho_0k == largest, class_names)
-    return (
-        f'The margin-offset of {name} is {largest:,.0f}, far beyond the '
-        'scores of a network, so the loss hardly depends on the other '
-        'classes. The fewer pixels a data set has, the larger the offsets '
-        'of the same tau: set largest_offset=0.4 in place of tau.'
-    )
 
 
 def require(

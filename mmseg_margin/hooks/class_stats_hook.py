@@ -1,12 +1,13 @@
 """ClassStatsHook: label statistics and label check before the training.
 
-Losses are found by what they can do, under any wrapper: ``set_class_stats``
-or ``set_class_counts`` to receive statistics, ``training_state`` and
-``load_training_state`` to survive a resume.
+Losses are found by what they offer, under any wrapper: ``set_class_stats`` or
+``set_class_counts`` to receive statistics, ``offset_settings`` if they derive
+margin-offsets from them.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -17,19 +18,22 @@ from torch import nn
 
 from mmseg_margin.compat import weight_cross_entropy
 from mmseg_margin.errors import SettingError
+from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.losses.cross_entropy_losses import weighted_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
+    VALIDATION_KEY,
     ClassStats,
+    LabelReport,
     StatsCache,
     check_labels,
+    check_validation_labels,
     check_weight_method,
     format_table,
     stats_of_checkpoint,
 )
 from mmseg_margin.walks import heads_of_model, modules, predicts_boundaries
 
-STATE_KEY = 'margin_state'
 ON_PROBLEM = ('error', 'warn')
 
 
@@ -38,9 +42,10 @@ class ClassStatsHook(Hook):
     """Counts the labels of the training set and hands them to the losses.
 
     Before the first iteration every annotation file is read once (or the
-    result of an earlier scan is taken), bad labels are reported, and the
-    counts go to every loss that accepts them. The statistics are kept in the
-    checkpoint, so that resuming needs no scan.
+    result of an earlier scan is taken), bad labels of the training and of the
+    validation set are reported, and the counts of the training set go to
+    every loss that accepts them. The statistics are saved in the checkpoint,
+    so that resuming needs no scan.
 
     Args:
         cache_dir: Folder of earlier results; None for the user's own,
@@ -49,7 +54,7 @@ class ClassStatsHook(Hook):
         class_weight: Also set the class weights of mmseg's
             ``CrossEntropyLoss``: ``'inverse'``, ``'sqrt'``, ``'median'``,
             ``'effective'``, or a power of the inverse frequency.
-        num_threads: Threads of each rank; by default the cores there are.
+        num_threads: Threads of each rank; by default all available cores.
         rare_share: Share of the labelled pixels below which a class is
             reported as very rare.
         on_problem: ``'error'`` stops before the first iteration, ``'warn'``
@@ -83,86 +88,90 @@ class ClassStatsHook(Hook):
         self.rare_share = rare_share
         self.on_problem = on_problem
         self.stats: ClassStats | None = None
+        self._validation_stats: ClassStats | None = None
         self._loaded_meta: dict[str, Any] = {}
 
     def before_run(self, runner: Any) -> None:
-        """Let the losses' buffers have their size before they are copied."""
+        """Size the buffers of the losses before EMAHook copies the model."""
         for head in heads_of_model(runner.model).values():
-            for _, loss in modules_with(head, 'expect_classes'):
-                loss.expect_classes(head.num_classes)
+            for _, loss in modules(head):
+                if hasattr(loss, 'expect_classes'):
+                    loss.expect_classes(head.num_classes)
 
     def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        """Remember what a checkpoint holds until it is known to be ours."""
+        """Keep the statistics until it is known whether this is a resume."""
         self._loaded_meta = checkpoint.get('meta') or {}
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and hand the statistics over."""
-        # mmengine calls after_load_checkpoint for fine-tuning too, where the
-        # checkpoint's data set is another one; only resuming has iterations.
-        meta = self._loaded_meta if runner.iter > 0 else {}
         model = runner.model
-        report = check_labels(
-            runner.train_dataloader.dataset,
-            model,
-            self.cache,
-            stats_of_checkpoint(meta),
-            self.num_threads,
-            self.rare_share,
-        )
+        offsets = offset_settings_of(model)
+        report = self._check(runner, offsets)
         if self.on_problem == 'error':
             report.raise_errors()
-        if report.errors or report.warnings:
+        if str(report):
             runner.logger.warning(str(report))
         self.stats = report.stats
-        give_stats(model, report.stats, not report.errors)
+        if report.validation is not None:
+            self._validation_stats = report.validation.stats
+        give_stats(model, report.stats)
         weights = None
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)
             set_class_weights(model, weights)
-        settings = margin_settings(model)
-        table = format_table(report.stats, **settings, weights=weights)
+        table = format_table(report.stats, offsets, weights)
         print_log(table, logger='current')
-        states = meta.get(STATE_KEY, {})
-        for name, loss in modules_with(model, 'load_training_state'):
-            if name in states:
-                loss.load_training_state(states[name])
+
+    def _check(
+        self, runner: Any, offsets: OffsetSettings | None
+    ) -> LabelReport:
+        """The report on the training set and the validation set."""
+        # mmengine calls after_load_checkpoint for fine-tuning too, where the
+        # checkpoint's data set is another one; only resuming has iterations.
+        meta = self._loaded_meta if runner.iter > 0 else {}
+        report = check_labels(
+            runner.train_dataloader.dataset,
+            runner.model,
+            self.cache,
+            stats_of_checkpoint(meta),
+            self.num_threads,
+            self.rare_share,
+            offsets,
+        )
+        loader = getattr(runner.val_loop, 'dataloader', None)
+        if loader is None:
+            return report
+        validation = check_validation_labels(
+            loader.dataset,
+            runner.model,
+            self.cache,
+            stats_of_checkpoint(meta, VALIDATION_KEY),
+            self.num_threads,
+        )
+        return replace(report, validation=validation)
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        """Keep the statistics and the running state of the losses."""
-        if self.stats is not None:
-            checkpoint['meta'][META_KEY] = self.stats.to_dict()
-            losses = modules_with(runner.model, 'training_state')
-            states = {name: loss.training_state() for name, loss in losses}
-            checkpoint['meta'][STATE_KEY] = states
+        """Save the statistics."""
+        for key, stats in (
+            (META_KEY, self.stats),
+            (VALIDATION_KEY, self._validation_stats),
+        ):
+            if stats is not None:
+                checkpoint['meta'][key] = stats.to_dict()
 
 
-def modules_with(model: nn.Module, method: str) -> Iterator[tuple[str, Any]]:
-    """The modules that can do something, by their names without wrappers."""
-    for name, module in modules(model):
-        if hasattr(module, method):
-            yield name, module
-
-
-def give_stats(
-    model: nn.Module, stats: ClassStats, labels_checked: bool = False
-) -> None:
-    """Give every module that accepts them the statistics.
-
-    A loss with an attribute ``labels_checked`` is told whether every label of
-    the data set is known to be valid.
-    """
+def give_stats(model: nn.Module, stats: ClassStats) -> None:
+    """Give the statistics to every module that accepts them."""
     for _, module in modules(model):
         if hasattr(module, 'set_class_stats'):
             module.set_class_stats(stats)
         elif hasattr(module, 'set_class_counts'):
             module.set_class_counts(stats.counts)
-        if hasattr(module, 'labels_checked'):
-            module.labels_checked = labels_checked
 
 
 def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
     """Set the class weights of mmseg's softmax cross-entropy losses."""
-    # Such heads have two classes of their own.
+    # Boundary heads have two classes of their own.
     boundaries = tuple(
         f'{name}.'
         for name, head in heads_of_model(model).items()
@@ -186,8 +195,10 @@ def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
             )
 
 
-def margin_settings(model: nn.Module) -> dict[str, float]:
-    """``tau`` and ``upsilon`` of the first loss that has them."""
-    for _, loss in modules_with(model, 'upsilon'):
-        return {'tau': loss.tau, 'upsilon': loss.upsilon}
-    return {}
+def offset_settings_of(model: nn.Module) -> OffsetSettings | None:
+    """Settings of the first loss that derives its offsets from the counts."""
+    for _, loss in modules(model):
+        settings = getattr(loss, 'offset_settings', None)
+        if settings is not None and not getattr(loss, 'has_own_counts', False):
+            return settings
+    return None

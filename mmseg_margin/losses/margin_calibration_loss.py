@@ -13,11 +13,8 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional.margin_loss import MarginObjective
-from mmseg_margin.functional.settings import (
-    MarginSettings,
-    OffsetSettings,
-    describe_large_offsets,
-)
+from mmseg_margin.functional.margins import large_offset_warning
+from mmseg_margin.functional.settings import MarginSettings, OffsetSettings
 from mmseg_margin.stats import ClassStats
 
 from .base import ClassWeight, PixelLoss
@@ -85,12 +82,17 @@ class MarginCalibrationLoss(PixelLoss):
         self.offset_settings, self.settings = parse_settings(preset, settings)
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
-        self._has_own_counts = False
+        self.has_own_counts = False
         if isinstance(class_counts, (str, os.PathLike)):
             self.set_class_stats(ClassStats.from_json(class_counts))
         elif class_counts is not None:
             self.set_class_counts(class_counts)
-        self._has_own_counts = class_counts is not None
+        self.has_own_counts = class_counts is not None
+        # Counts of a data set are checked by ClassStatsHook.
+        if self.has_own_counts:
+            warning = large_offset_warning(self.rho_0k.numpy())
+            if warning:
+                print_log(warning, logger='current', level=logging.WARNING)
 
     @property
     def needs_statistics(self) -> bool:
@@ -106,7 +108,7 @@ class MarginCalibrationLoss(PixelLoss):
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive the offsets from a data set, unless the config has counts."""
-        if not self._has_own_counts:
+        if not self.has_own_counts:
             super().set_class_stats(stats)
 
     def set_class_counts(
@@ -122,9 +124,6 @@ class MarginCalibrationLoss(PixelLoss):
             torch.from_numpy(rho).to(self.rho_0k.device, torch.float32)
             for rho in offsets
         )
-        warning = describe_large_offsets(offsets.rho_0k, classes)
-        if warning:
-            print_log(warning, logger='current', level=logging.WARNING)
 
     def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
         super().check(scores, label, ignore_index)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from mmengine.config import Config
 from mmseg.registry import MODELS
 
 from mmseg_margin.errors import SettingError
@@ -65,7 +64,7 @@ def parse_objective(objective: Objective) -> list[Term]:
     return terms
 
 
-def losses_of_config(cfg: Config) -> list[Term]:
+def losses_of_config(cfg: Mapping[str, Any]) -> list[Term]:
     """The losses that a config trains with: the swapped ones, or its own."""
     hooks = [
         hook
@@ -74,7 +73,7 @@ def losses_of_config(cfg: Config) -> list[Term]:
     ]
     if hooks:
         return parse_objective(hooks[-1].get('loss', 'margin'))
-    heads = heads_of_config(cfg.model).values()
+    heads = heads_of_config(cfg.get('model') or {}).values()
     return [
         dict(loss)
         for head in heads
@@ -82,10 +81,11 @@ def losses_of_config(cfg: Config) -> list[Term]:
     ]
 
 
-def offset_settings(cfg: Config) -> OffsetSettings | None:
-    """Of the first loss with margin-offsets; None if there is none."""
+def offset_settings(cfg: Mapping[str, Any]) -> OffsetSettings | None:
+    """Of the first loss that derives offsets from a data set, if any."""
     for term in losses_of_config(cfg):
-        if registered_name(term) == 'MarginCalibrationLoss':
+        is_margin = registered_name(term) == 'MarginCalibrationLoss'
+        if is_margin and term.get('class_counts') is None:
             return build_loss(term).offset_settings
     return None
 

@@ -1,23 +1,23 @@
-"""Label statistics: the scan of the annotation files and what follows."""
+"""Label statistics: the scan of the annotation files and the label check."""
 
-from .cache import META_KEY, StatsCache, stats_of_checkpoint
-from .check import LabelReport, check_labels
+from .cache import META_KEY, VALIDATION_KEY, StatsCache, stats_of_checkpoint
+from .check import LabelReport, check_labels, check_validation_labels
 from .class_stats import ClassStats, Provenance
 from .collect import Collected, collect_stats
 from .display import format_table, plot_stats
-from .scan import LabelRange
 from .weights import WEIGHT_METHODS, check_weight_method, class_weights
 
 __all__ = [
     'META_KEY',
+    'VALIDATION_KEY',
     'WEIGHT_METHODS',
     'ClassStats',
     'Collected',
-    'LabelRange',
     'LabelReport',
     'Provenance',
     'StatsCache',
     'check_labels',
+    'check_validation_labels',
     'check_weight_method',
     'class_weights',
     'collect_stats',

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,41 @@ from torch.utils.data import Subset
 
 from mmseg_margin.errors import DataSetError
 
-from .loaders import Info, PipelineLoader, fastest_loader
+from .label_files import (
+    Info,
+    LabelSource,
+    LoadedLabel,
+    PipelineLoader,
+    fastest_loader,
+)
+from .problems import LOADING_ERRORS
+
+
+@dataclass(frozen=True)
+class FileStates:
+    """The state of some label files; states of shards are added up.
+
+    Args:
+        digest: Sum of the hashes of everything that determines the counts:
+            the mapping, and path, size and times of label and image.
+        mappings: From stored to delivered values, in words.
+        are_certain: Whether sizes and times of local files reveal every
+            change.
+        newest: Newest time of a change, in ns, and its path.
+    """
+
+    digest: int = 0
+    mappings: frozenset[str] = frozenset()
+    are_certain: bool = True
+    newest: tuple[int, str] = (0, '')
+
+    def __add__(self, other: 'FileStates') -> 'FileStates':
+        return FileStates(
+            self.digest + other.digest,
+            self.mappings | other.mappings,
+            self.are_certain and other.are_certain,
+            max(self.newest, other.newest),
+        )
 
 
 @dataclass(frozen=True)
@@ -24,22 +59,51 @@ class Annotation:
     info: Info
     loader: PipelineLoader
 
+    @cached_property
+    def source(self) -> LabelSource:
+        return self.loader.source(self.info)
+
     @property
     def label_path(self) -> str:
-        """Where the label comes from; some loaders find it by the image."""
+        """The label file; some loaders derive it from the image's path."""
         info = self.info
         return str(info.get('seg_map_path') or info.get('img_path', '?'))
+
+    def load(self) -> LoadedLabel:
+        """Delivered and stored values."""
+        return self.loader.load(self.info, self.source)
+
+    def state(self) -> FileStates:
+        """Size and times of label and image, without opening them."""
+        mapping, label, image = self.source
+        name = '' if label is not None else self.label_path
+        states: list[tuple] = []
+        newest = (0, '')
+        for path in map(os.path.abspath, filter(None, (label, image))):
+            try:
+                stat = os.stat(path)
+            except OSError:
+                states.append((path,))
+                continue
+            # Programs can reset the modification time, not the inode's time.
+            times = stat.st_mtime_ns, stat.st_ctime_ns
+            states.append((path, stat.st_size, *times))
+            newest = max(newest, (max(times), path))
+        digest = int(fingerprint(self.position, mapping, name, *states), 16)
+        return FileStates(
+            digest, frozenset([mapping]), label is not None, newest
+        )
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """Annotations that are made when asked for; slices are as cheap.
+    """Annotations that are created on iteration; slices cost nothing.
 
-    An info takes about a kilobyte, a row of numbers 24 bytes.
+    A sample's info takes about a kilobyte, its row of numbers 24 bytes.
 
     Args:
-        leaves: The data sets below all wrappers, with their loaders.
-        rows: Position, leaf and index in the leaf of each, (n, 3).
+        leaves: The data sets inside all wrappers, with their loaders.
+        rows: Position, leaf and index in the leaf of each sample, (n, 3).
     """
 
     leaves: list[tuple[Any, PipelineLoader]]
@@ -59,87 +123,58 @@ class Annotations:
 
 
 def list_annotations(dataset: Any) -> Annotations:
-    """Every annotation once: repeats are left out, concatenations kept."""
+    """Every annotation once: repetition has no effect, concatenation adds."""
     leaves: list[tuple[Any, PipelineLoader]] = []
-    pairs = _walk(dataset, leaves)
+    pairs = _leaves_and_indices(dataset, leaves)
     rows = np.insert(pairs, 0, np.arange(len(pairs)), axis=1)
     return Annotations(leaves, rows)
 
 
-def _walk(dataset: Any, leaves: list) -> NDArray[np.int64]:
-    """Leaf and index of each sample, (n, 2); adds to ``leaves``."""
+def _leaves_and_indices(dataset: Any, leaves: list) -> NDArray[np.int64]:
+    """Leaf and index of each sample, (n, 2); appends to ``leaves``."""
+    # Data sets may have attributes called ``dataset``; no wrapper of mmengine
+    # or mmseg has a pipeline of the kind that loads samples.
+    pipeline: Any = getattr(dataset, 'pipeline', None)
+    if hasattr(dataset, 'get_data_info') and hasattr(pipeline, 'transforms'):
+        leaves.append((dataset, fastest_loader(pipeline.transforms)))
+        indices = np.arange(len(dataset))
+        leaf = np.full_like(indices, len(leaves) - 1)
+        return np.stack([leaf, indices], axis=1)
     if hasattr(dataset, 'datasets'):  # ConcatDataset
-        return np.concatenate([_walk(x, leaves) for x in dataset.datasets])
+        return np.concatenate(
+            [_leaves_and_indices(part, leaves) for part in dataset.datasets]
+        )
     if isinstance(dataset, Subset):
-        inner = _walk(dataset.dataset, leaves)
+        inner = _leaves_and_indices(dataset.dataset, leaves)
         indices = np.asarray(dataset.indices, dtype=np.int64)
         return inner[indices % max(len(inner), 1)]
     if hasattr(dataset, 'dataset'):  # RepeatDataset, MultiImageMixDataset, ..
-        return _walk(dataset.dataset, leaves)
-    if not hasattr(dataset, 'get_data_info'):
-        raise DataSetError(
-            f'{type(dataset).__name__} has no get_data_info(), so its '
-            'annotation files cannot be found: derive it from '
-            'BaseSegDataset, or give class_counts to the loss.'
-        )
-    leaves.append((dataset, fastest_loader(dataset.pipeline.transforms)))
-    indices = np.arange(len(dataset))
-    return np.stack([np.full_like(indices, len(leaves) - 1), indices], axis=1)
-
-
-@dataclass(frozen=True)
-class FileStates:
-    """Those of a share of the files; the sum is that of all, however shared.
-
-    Args:
-        digest: Sum of the hashes of all that decides what is counted: the
-            mapping, and path, size and times of label and image.
-        mappings: From stored to delivered values, for people.
-        are_certain: Whether size and times of local files tell of every
-            change.
-        newest: Newest time of a change, in ns, and path.
-    """
-
-    digest: int = 0
-    mappings: frozenset[str] = frozenset()
-    are_certain: bool = True
-    newest: tuple[int, str] = (0, '')
-
-    def __add__(self, other: 'FileStates') -> 'FileStates':
-        return FileStates(
-            self.digest + other.digest,
-            self.mappings | other.mappings,
-            self.are_certain and other.are_certain,
-            max(self.newest, other.newest),
-        )
-
-
-def file_states(annotations: Iterable[Annotation]) -> FileStates:
-    """Look at every file from the outside."""
-    return sum(map(_state_of, annotations), start=FileStates())
-
-
-def _state_of(annotation: Annotation) -> FileStates:
-    mapping, label, image = annotation.loader.sources(annotation.info)
-    name = '' if label is not None else annotation.label_path
-    states: list[tuple] = []
-    newest = (0, '')
-    for path in map(os.path.abspath, filter(None, (label, image))):
-        try:
-            stat = os.stat(path)
-        except OSError:
-            states.append((path,))
-            continue
-        # Programs can set back the time of the content, not of the inode.
-        times = stat.st_mtime_ns, stat.st_ctime_ns
-        states.append((path, stat.st_size, *times))
-        newest = max(newest, (max(times), path))
-    digest = fingerprint(annotation.position, mapping, name, *states)
-    return FileStates(
-        int(digest, 16), frozenset([mapping]), label is not None, newest
+        return _leaves_and_indices(dataset.dataset, leaves)
+    raise DataSetError(
+        f'{type(dataset).__name__} has no get_data_info() with a pipeline, so '
+        'its annotation files cannot be found: derive it from '
+        'BaseSegDataset, or give class_counts to the loss.'
     )
 
 
+def has_labels(dataset: Any) -> bool:
+    """Whether the data set is one whose pipeline loads labels."""
+    try:
+        for first in list_annotations(dataset)[:1]:
+            first.load()
+            return True
+    except (DataSetError, LookupError):  # no path, or nothing that loads it
+        return False
+    except LOADING_ERRORS:  # a bad label is one as well
+        return True
+    return False
+
+
+def file_states(annotations: Iterable[Annotation]) -> FileStates:
+    """The sum of the states of all files."""
+    return sum((x.state() for x in annotations), start=FileStates())
+
+
 def fingerprint(*parts: object) -> str:
-    """A hash of anything that JSON can hold."""
+    """A hash of anything that JSON can represent."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

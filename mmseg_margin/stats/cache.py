@@ -1,9 +1,10 @@
 """Statistics of earlier scans, on disk or in a checkpoint.
 
-On disk they are found by what was scanned. A file is complete or not there: it
-is written under another name, then renamed. So runs may share a folder and may
-be killed at any moment. Others may be able to write there: only regular files
-are read, links are not followed, and nothing is removed but our own drafts.
+The name of a file is the fingerprint of what was scanned. A file is written
+under another name, then renamed, so it is complete or absent: several runs may
+share a folder and may be killed at any moment. Other users may be able to
+write to the folder: only regular files are read, links are not followed, and
+nothing is removed but our own drafts.
 """
 
 import hashlib
@@ -24,10 +25,11 @@ from mmseg_margin.terminal import printable
 from .class_stats import LONGEST_TEXT, ClassStats
 
 META_KEY = 'class_stats'  # in the checkpoint
+VALIDATION_KEY = 'validation_class_stats'
 ABANDONED_AFTER_SECONDS = 3600
 DRAFT = re.compile(r'\.[0-9a-f]{64}\.stats\.[0-9a-f]{32}\.tmp')
 NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
-NO_WAITING = getattr(os, 'O_NONBLOCK', 0)  # for the other end of a pipe
+NO_BLOCKING = getattr(os, 'O_NONBLOCK', 0)  # on a pipe without a writer
 
 
 class StatsCache:
@@ -36,8 +38,8 @@ class StatsCache:
     Each file begins with the checksum of the rest, which is JSON.
 
     Args:
-        folder: Others may share it. If None, the user's own is taken, to
-            which nobody else has access.
+        folder: A folder that several users may share. None: the user's own
+            cache folder, to which nobody else gets access.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -51,7 +53,7 @@ class StatsCache:
         return self.folder / f'{key}.stats'
 
     def load(self, key: str) -> ClassStats | None:
-        """The statistics of that fingerprint, if they are there and whole."""
+        """The statistics of a fingerprint, if they exist and are intact."""
         path = self.path_of(key)
         try:
             checksum, _, content = self._read(path).partition(b'\n')
@@ -69,7 +71,7 @@ class StatsCache:
         return stats
 
     def store(self, stats: ClassStats) -> None:
-        """Write under the statistics' fingerprint, whole or not at all."""
+        """Write atomically, under the fingerprint of the statistics."""
         content, key = stats.dumps().encode(), stats.provenance.fingerprint
         try:
             self._prepare_folder()
@@ -82,7 +84,7 @@ class StatsCache:
             )
 
     def _read(self, path: Path) -> bytes:
-        number = os.open(path, os.O_RDONLY | NO_LINKS | NO_WAITING)
+        number = os.open(path, os.O_RDONLY | NO_LINKS | NO_BLOCKING)
         with open(number, 'rb') as file:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode):
@@ -92,27 +94,32 @@ class StatsCache:
             return file.read(LONGEST_TEXT)
 
     def _prepare_folder(self) -> None:
-        """Make it, close it to others, and remove our abandoned drafts."""
-        if self.folder.parts[0].startswith('~'):
+        """Create it, close it to others, and remove our abandoned drafts."""
+        folder = self.folder
+        if folder.parts[0].startswith('~'):
             raise OSError('the user has no home folder, set cache_dir')
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.is_private:
-            self.folder.chmod(0o700)
+        folder.mkdir(0o700 if self.is_private else 0o777, True, True)
+        # Behind a link, the folder may be one that the user shares.
+        is_linked = folder.is_symlink() or folder.parent.is_symlink()
+        if self.is_private and not is_linked:
+            folder.chmod(0o700)
         oldest = time.time() - ABANDONED_AFTER_SECONDS
-        for draft in self.folder.glob('.*.tmp'):
-            with suppress(OSError):  # another run was faster
+        for draft in folder.glob('.*.tmp'):
+            with suppress(OSError):  # another run has removed it already
                 status = draft.lstat()
                 is_old = status.st_mtime < oldest and _is_mine(status)
                 if is_old and DRAFT.fullmatch(draft.name):
                     draft.unlink()
 
 
-def stats_of_checkpoint(meta: dict[str, Any]) -> ClassStats | None:
-    """What ``ClassStatsHook`` left in a checkpoint, unless it is damaged."""
-    if META_KEY not in meta:
+def stats_of_checkpoint(
+    meta: dict[str, Any], key: str = META_KEY
+) -> ClassStats | None:
+    """The statistics that ``ClassStatsHook`` saved, unless damaged."""
+    if key not in meta:
         return None
     try:
-        return ClassStats.from_dict(meta[META_KEY])
+        return ClassStats.from_dict(meta[key])
     except ValueError as error:
         _warn(f'The label statistics of the checkpoint are not used: {error}')
         return None

@@ -1,4 +1,4 @@
-"""The label check: every problem of data set and heads, with its fix."""
+"""The label check: every problem of labels, heads and offsets, with a fix."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,26 +7,25 @@ from typing import Any
 from mmseg.registry import DATASETS
 from torch import nn
 
-from mmseg_margin.errors import DataSetError
+from mmseg_margin.errors import DataSetError, SettingError
+from mmseg_margin.functional import OffsetSettings, large_offset_warning
 from mmseg_margin.terminal import printable
 from mmseg_margin.walks import (
     heads_of_config,
     heads_of_model,
-    leaf_datasets,
-    modules,
-    nodes,
     predicts_boundaries,
     value_of,
 )
 
+from .annotations import has_labels
 from .cache import StatsCache
 from .class_stats import ClassStats
-from .collect import collect_stats
-from .problems import FILES_SHOWN, Problem, Problems
-from .scan import LabelRange
+from .collect import Collected, collect_stats
+from .problems import Problem, describe_problems
+from .samples import compare_samples
 
-VALUES_SHOWN = 8
-MANY_VALUES = 32
+# These explain classes without a pixel, so nothing is advised about those.
+WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
 Model = nn.Module | Mapping[str, Any]
 
@@ -35,27 +34,42 @@ Model = nn.Module | Mapping[str, Any]
 class LabelReport:
     """The data set, its statistics, and what is wrong with its labels.
 
-    ``errors`` stop a training, ``warnings`` do not.
+    ``errors`` stop a training, ``warnings`` do not. ``validation`` is the
+    report on the validation set, if it was checked.
     """
 
     dataset: Any
     stats: ClassStats
     errors: list[str]
     warnings: list[str]
+    validation: 'LabelReport | None' = None
+    title: str = 'Label check of'
+
+    @property
+    def all_errors(self) -> list[str]:
+        """The errors of both sets."""
+        of_validation = self.validation.errors if self.validation else []
+        return self.errors + of_validation
 
     def __str__(self) -> str:
-        source = self.stats.provenance
-        title = (
-            f'Label check of {source.files} files of {source.dataset}: '
-            f'{len(self.errors)} problem(s), {len(self.warnings)} warning(s)'
-        )
-        problems = [f'[problem] {error}' for error in self.errors]
-        warnings = [f'[warning] {warning}' for warning in self.warnings]
-        return '\n'.join([title, *problems, *warnings])
+        """Everything that was found; empty if nothing was."""
+        lines = [f'[problem] {error}' for error in self.errors]
+        lines += [f'[warning] {warning}' for warning in self.warnings]
+        if lines:
+            source = self.stats.provenance
+            lines.insert(
+                0,
+                f'{self.title} {source.files} files of {source.dataset}: '
+                f'{len(self.errors)} problem(s), {len(self.warnings)} '
+                'warning(s)',
+            )
+        if self.validation and str(self.validation):
+            lines.append(str(self.validation))
+        return '\n'.join(lines)
 
     def raise_errors(self) -> None:
-        """Stop with the whole report if it holds a problem."""
-        if self.errors:
+        """Stop with the whole report if it contains a problem."""
+        if self.all_errors:
             raise DataSetError(str(self))
 
 
@@ -66,6 +80,7 @@ def check_labels(
     known: ClassStats | None = None,
     num_threads: int | None = None,
     rare_share: float = 1e-4,
+    offsets: OffsetSettings | None = None,
 ) -> LabelReport:
     """Count the labels of a data set and check them against a model.
 
@@ -75,37 +90,58 @@ def check_labels(
         cache, known, num_threads: See :func:`collect_stats`.
         rare_share: Share of the labelled pixels below which a class is
             reported as very rare.
+        offsets: Settings of the margin-offsets that are to be derived from
+            the counts, if any.
     """
-    if isinstance(dataset, Mapping):
-        dataset = _build(dataset)
-    heads, leaves = label_heads(model), leaf_datasets(dataset)
-    labels = next(iter(heads.values()), LabelRange(None, None))
-    if labels.ignore_index is None:
-        ignored = getattr(leaves[0], 'ignore_index', 255)
-        labels = LabelRange(labels.num_classes, ignored)
-    stats, problems = collect_stats(dataset, labels, cache, known, num_threads)
-    told = {
-        problem: _describe(problem, problems, stats)
-        for problem in Problem
-        if problem in problems
-    }
-    warnings = [told.pop(Problem.WRAPPED)] if Problem.WRAPPED in told else []
-    errors = [*told.values(), *_check_heads(heads, len(stats.classes))]
+    dataset, heads = _built(dataset), label_heads(model)
+    stats, problems, annotations = _collect(
+        dataset, heads, cache, known, num_threads
+    )
+    errors, warnings = describe_problems(problems, stats)
+    errors += _check_heads(heads, len(stats.classes))
+    leaves = [leaf for leaf, _ in annotations.leaves]
     warnings += _check_ignored_labels(heads, leaves)
-    if stats.total:
-        tolerant = _tolerates_absent_classes(model)
-        warnings += _check_classes(stats, rare_share, tolerant)
-    elif not errors:  # which would explain it
+    if not errors and stats != known:
+        warnings += compare_samples(annotations, stats)
+    if not stats.total and not errors:  # which would explain it
         errors.append(
             'no pixel carries a class\n    likely fix: check ignore_index, '
             'reduce_zero_label and the list of classes.'
         )
+    elif stats.total and not WRONG_VALUES & problems.keys():
+        more_errors, more_warnings = _check_classes(stats, rare_share, offsets)
+        errors += more_errors
+        warnings += more_warnings
     return LabelReport(dataset, stats, errors, warnings)
 
 
-def _build(cfg: Mapping[str, Any]) -> Any:
+def check_validation_labels(
+    dataset: Any,
+    model: Model,
+    cache: StatsCache | None = None,
+    known: ClassStats | None = None,
+    num_threads: int | None = None,
+) -> LabelReport | None:
+    """Check the files of a validation set, unless it has no labels.
+
+    The arguments are those of :func:`check_labels`.
+    """
+    dataset = _built(dataset)
+    if not has_labels(dataset):
+        return None
+    stats, problems, _ = _collect(
+        dataset, label_heads(model), cache, known, num_threads
+    )
+    found = describe_problems(problems, stats)
+    title = 'Label check of the validation set,'
+    return LabelReport(dataset, stats, *found, title=title)
+
+
+def _built(dataset: Any) -> Any:
+    if not isinstance(dataset, Mapping):
+        return dataset
     try:
-        return DATASETS.build(cfg)
+        return DATASETS.build(dataset)
     # mmseg asserts that an ann_file exists.
     except (OSError, AssertionError) as error:
         if isinstance(error, AssertionError) and 'ann_file' not in str(error):
@@ -116,99 +152,8 @@ def _build(cfg: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
-    headline, fix = problem.value
-    files = problems[problem]
-    if problem is Problem.VALUE:
-        fix = _fix_values(sorted(files.values), problems, stats)
-        most = files.values.most_common(VALUES_SHOWN)
-        headline += ': ' + ', '.join(
-            f'{value} in {count} file(s)' for value, count in sorted(most)
-        )
-        if len(files.values) > VALUES_SHOWN:
-            headline += f', {len(files.values) - VALUES_SHOWN} more values'
-    lines = [f'{headline} ({files.count} file(s))']
-    lines += [f'    {printable(text)}' for _, text in files.first]
-    if files.count > FILES_SHOWN:
-        lines.append(f'    ... and {files.count - FILES_SHOWN} more')
-    return '\n'.join([*lines, f'    likely fix: {fix}.'])
-
-
-def _fix_values(
-    values: list[int], problems: Problems, stats: ClassStats
-) -> str:
-    """The likely reason for label values that are no class."""
-    num_classes = len(stats.classes)
-    ignored = stats.provenance.ignore_index
-    if Problem.LOSSY in problems:
-        return 'JPEG is lossy, see above: export the labels again as PNG'
-    if len(values) > MANY_VALUES:
-        return (
-            'so many values look like a picture or an interpolated label; '
-            'export index maps, losslessly and resized by nearest neighbour'
-        )
-    if values == [num_classes]:
-        starts_at_one = stats.counts[0] == 0 and ignored != 0
-        if starts_at_one and not _reduces_zero_label(stats):
-            return (
-                f'the labels run from 1 to {num_classes}, so set '
-                'reduce_zero_label=True in the data set'
-            )
-        return (
-            f'if {num_classes} means unlabelled, set '
-            f'ignore_index={num_classes} in every head or map it to '
-            f'{ignored} in the files; if it is a class, set '
-            f'num_classes={num_classes + 1}; if 0 is an unlabelled '
-            'background, set reduce_zero_label=True'
-        )
-    if values == [255]:
-        return (
-            '255 usually means unlabelled, and padding writes it, so set '
-            f'ignore_index=255 (it is {ignored})'
-        )
-    return (
-        'map these values to classes or to the ignore index '
-        f'({ignored}), or correct num_classes and the list of classes'
-    )
-
-
-def _reduces_zero_label(stats: ClassStats) -> bool:
-    return 'reduce_zero_label=True' in stats.provenance.mapping
-
-
-def _check_classes(
-    stats: ClassStats, rare_share: float, tolerates_absent: bool
-) -> Iterator[str]:
-    names = [printable(name) for name in stats.classes]
-    counts = dict(zip(names, stats.counts, strict=True))
-    absent = [name for name, count in counts.items() if count == 0]
-    if absent:
-        fix = 'take them out of the list of classes'
-        if _reduces_zero_label(stats) and absent == names[-1:]:
-            fix = (
-                'reduce_zero_label=True ignores label 0 and moves the others '
-                'down by one; turn it off if 0 is your first class'
-            )
-        elif not tolerates_absent:
-            fix += (
-                ', or train with them: --loss margin does, the others need '
-                "absent_class='zero' (--loss margin-paper:absent_class=zero)"
-            )
-        yield (
-            f'classes without a pixel: {", ".join(absent)}\n    likely fix: '
-            f'{fix}.'
-        )
-    rare = [
-        f'{name} ({count / stats.total:.2g})'
-        for name, count in counts.items()
-        if 0 < count < rare_share * stats.total
-    ]
-    if rare:
-        yield f'very rare classes (share of pixels): {", ".join(rare)}'
-
-
-def label_heads(model: Model) -> dict[str, LabelRange]:
-    """What the heads of a model or its config take for labels, by name.
+def label_heads(model: Model) -> dict[str, Any]:
+    """The heads of a model or its config that learn the labels, by name.
 
     Heads that derive labels of their own, such as boundaries, are left out.
     """
@@ -218,36 +163,82 @@ def label_heads(model: Model) -> dict[str, LabelRange]:
     else:
         found = heads_of_config(model)
     return {
-        name: LabelRange(
-            value_of(head, 'num_classes'), value_of(head, 'ignore_index', 255)
-        )
+        name: head
         for name, head in found.items()
         if value_of(head, 'num_classes') and not predicts_boundaries(head)
     }
 
 
-def _tolerates_absent_classes(model: Model) -> bool:
-    """Whether a margin loss of it was told what to do with such classes."""
-    if isinstance(model, nn.Module):
-        settings = (
-            getattr(x, 'offset_settings', None) for _, x in modules(model)
+def _ignore_index(head: Any) -> int | None:
+    return value_of(head, 'ignore_index', 255)
+
+
+def _collect(dataset: Any, heads: dict[str, Any], *others: Any) -> Collected:
+    """The statistics of the labels that the first head expects."""
+    num_classes = ignore_index = None
+    for head in [*heads.values()][:1]:
+        num_classes = value_of(head, 'num_classes')
+        ignore_index = _ignore_index(head)
+    return collect_stats(dataset, num_classes, ignore_index, *others)
+
+
+def _check_classes(
+    stats: ClassStats, rare_share: float, offsets: OffsetSettings | None
+) -> tuple[list[str], list[str]]:
+    """Errors and warnings about absent and rare classes and their offsets."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    names = [printable(name) for name in stats.classes]
+    counts = dict(zip(names, stats.counts, strict=True))
+    absent = [name for name, count in counts.items() if count == 0]
+    refused = offsets is not None and offsets.absent_class == 'error'
+    if absent:
+        fix = 'take them out of the list of classes'
+        if stats.reduces_zero_label and absent == names[-1:]:
+            fix = (
+                'reduce_zero_label=True ignores label 0 and moves the others '
+                'down by one; turn it off if 0 is your first class'
+            )
+        elif refused:
+            fix += ", or set absent_class='zero' in the loss"
+        (errors if refused else warnings).append(
+            f'classes without a pixel: {", ".join(absent)}\n    likely fix: '
+            f'{fix}.'
         )
-        return any(x and x.absent_class != 'error' for x in settings)
-    return any(x.get('absent_class', 'error') != 'error' for x in nodes(model))
+    rare = [
+        f'{name} ({count / stats.total:.2g})'
+        for name, count in counts.items()
+        if 0 < count < rare_share * stats.total
+    ]
+    if rare:
+        warnings.append(
+            f'very rare classes (share of pixels): {", ".join(rare)}'
+        )
+    if offsets is None or errors:
+        return errors, warnings
+    try:
+        rho_0k = offsets.offsets(stats.counts, stats.classes).rho_0k
+    except SettingError as error:
+        return [str(error)], warnings
+    too_large = large_offset_warning(rho_0k, stats.classes)
+    if too_large:
+        # Offsets that nobody has chosen must not cost a training.
+        is_default = offsets.tau is None and offsets.largest_offset is None
+        (errors if is_default else warnings).append(too_large)
+    return errors, warnings
 
 
-def _check_heads(
-    heads: dict[str, LabelRange], num_classes: int
-) -> Iterator[str]:
+def _check_heads(heads: dict[str, Any], num_classes: int) -> Iterator[str]:
     """A sentence for each head of another size, and if they disagree."""
     for name, head in heads.items():
-        if head.num_classes != num_classes:
+        found = value_of(head, 'num_classes')
+        if found != num_classes:
             yield (
-                f'{name} has num_classes={head.num_classes}, the data '
-                f'set has {num_classes} classes\n    likely fix: set '
+                f'{name} has num_classes={found}, the data set has '
+                f'{num_classes} classes\n    likely fix: set '
                 f'num_classes={num_classes} in {name}.'
             )
-    ignored = {name: head.ignore_index for name, head in heads.items()}
+    ignored = {name: _ignore_index(head) for name, head in heads.items()}
     if len({*ignored.values()}) > 1:
         listing = ', '.join(f'{name}: {x}' for name, x in ignored.items())
         yield (
@@ -257,11 +248,11 @@ def _check_heads(
 
 
 def _check_ignored_labels(
-    heads: dict[str, LabelRange], leaves: list[Any]
+    heads: dict[str, Any], leaves: list[Any]
 ) -> Iterator[str]:
     """A sentence if heads and data sets ignore different labels."""
     declared = {getattr(leaf, 'ignore_index', 255) for leaf in leaves}
-    ignored = {head.ignore_index for head in heads.values()} - {None}
+    ignored = {_ignore_index(head) for head in heads.values()} - {None}
     if ignored and declared != ignored:
         yield (
             f'the heads ignore label {_join(ignored)}, the data set declares '
@@ -272,4 +263,4 @@ def _check_ignored_labels(
 
 
 def _join(values: set[Any]) -> str:
-    return ', '.join(str(value) for value in sorted(values))
+    return ', '.join(map(str, sorted(values)))

@@ -1,4 +1,4 @@
-"""ClassStats: what the annotation files of a data set hold, and its JSON."""
+"""ClassStats: label statistics of a data set, and their JSON format."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ class Provenance:
             _check_int('provenance.ignore_index', self.ignore_index, None)
 
     def merge(self, other: 'Provenance') -> 'Provenance':
-        """Where the sum of both statistics comes from."""
+        """The provenance of the sum of both statistics."""
         both = f'{self.fingerprint}+{other.fingerprint}'
         return Provenance(
             _joined(self.dataset, other.dataset),
@@ -86,6 +86,11 @@ class ClassStats:
         """``N``, the labelled pixels of all classes."""
         return sum(self.counts)
 
+    @property
+    def reduces_zero_label(self) -> bool:
+        """Whether label 0 of the files was ignored."""
+        return 'reduce_zero_label=True' in self.provenance.mapping
+
     def margins(
         self,
         tau: float = 10.0,
@@ -123,12 +128,12 @@ class ClassStats:
 
     @classmethod
     def from_dict(cls, data: object) -> 'ClassStats':
-        """Validate what :meth:`to_dict` made."""
+        """The inverse of :meth:`to_dict`, with validation."""
         values = _check_fields('class statistics', data, cls, 'format')
         if values.pop('format', None) != JSON_FORMAT:
             raise SettingError(
                 f'format is not {JSON_FORMAT!r}: write the file again with '
-                'tools/class_stats.py.'
+                'python -m mmseg_margin class_stats CONFIG --out FILE.'
             )
         source = values.pop('provenance', {})
         source = _check_fields('provenance', source, Provenance)
@@ -136,7 +141,7 @@ class ClassStats:
             if name not in values:
                 raise SettingError(f'{name} is missing.')
         stats = cls(**values, provenance=Provenance(**source))
-        # What a scan cannot find, and weights cannot be derived from.
+        # No scan finds such counts, and no weights can be derived from them.
         rows = zip(stats.counts, stats.images, stats.image_pixels, strict=True)
         for index, (count, images, pixels) in enumerate(rows):
             if count and (not images or pixels < count):
@@ -164,7 +169,7 @@ class ClassStats:
             raise SettingError('it nests thousands of brackets.') from None
 
     def to_json(self, path: StrPath) -> None:
-        """Write a JSON file that people can read, whole or not at all."""
+        """Write an indented JSON file, atomically."""
         atomic_write_text(path, self.dumps())
 
     @classmethod
@@ -175,8 +180,8 @@ class ClassStats:
                 return cls.loads(file.read(LONGEST_TEXT + 1))
         except FileNotFoundError:
             raise MissingFileError(
-                f'The statistics {path} are not there: write them with '
-                'tools/class_stats.py --out.'
+                f'The statistics file {path} does not exist: write it with '
+                f'python -m mmseg_margin class_stats CONFIG --out {path}.'
             ) from None
         except ValueError as error:
             raise SettingError(
@@ -189,7 +194,7 @@ def _joined(*texts: str) -> str:
 
 
 def _check_int(name: str, value: object, lowest: int | None = 0) -> None:
-    """An integer of int64 range; JSON's true, 1.0 and NaN are not."""
+    """Raise unless it is an int64; JSON's true, 1.0 and NaN are not."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise SettingError(f'{name} must be an integer, got {short(value)}.')
     if lowest is not None and value < lowest:
@@ -209,7 +214,7 @@ def _check_ints(name: str, values: Any, length: int) -> None:
 
 
 def _check_texts(name: str, values: Any) -> None:
-    """A list of different strings."""
+    """Raise unless it is a list of distinct strings."""
     _check_list(name, values)
     for value in values:
         if not isinstance(value, str):
@@ -228,7 +233,7 @@ def _check_list(name: str, values: object) -> None:
 def _check_fields(
     name: str, data: object, record: type, *others: str
 ) -> dict[str, Any]:
-    """A JSON object with no field but the record's and others, copied."""
+    """A copy of a JSON object whose fields are the record's and others."""
     if not isinstance(data, dict):
         kind = type(data).__name__
         raise SettingError(f'{name} must be a JSON object, got {kind}.')

@@ -27,30 +27,34 @@ from .scan import LabelRange, scan_on_all_ranks
 # A file changed twice within the resolution of its time looks as if it had
 # been changed once; the coarsest file systems count in steps of two seconds.
 SAFE_AGE_NS = 2 * 10**9
+NAMES_COMPARED = 1000
 
 
 class Collected(NamedTuple):
-    """The statistics, and what a scan found if there was one."""
+    """The statistics, what a scan found if there was one, and the files."""
 
     stats: ClassStats
     problems: Problems
+    annotations: Annotations
 
 
 def collect_stats(
     dataset: Any,
-    labels: LabelRange,
+    num_classes: int | None = None,
+    ignore_index: int | None = None,
     cache: StatsCache | None = None,
     known: ClassStats | None = None,
     num_threads: int | None = None,
 ) -> Collected:
     """The statistics of a data set, the same on every rank.
 
-    Each rank reads its share of the files; the first looks into the cache
-    and shows the progress.
+    Each rank reads its shard of the files; rank 0 reads the cache and shows
+    the progress.
 
     Args:
         dataset: A built data set, wrapped or not.
-        labels: ``num_classes`` is only used if the data set names no classes.
+        num_classes: Only used if the data set names no classes.
+        ignore_index: The label of no class; the data set's own if None.
         cache: Where to look first, and to store the result.
         known: Earlier statistics, taken if the data set is still the same.
         num_threads: Threads of each rank; the cores of the machine if None.
@@ -65,42 +69,44 @@ def collect_stats(
         )
     named = getattr(leaves[0], 'metainfo', {}).get('classes') or ()
     classes = [str(name) for name in named]
-    classes = classes or _numbered(labels.num_classes or 0)
-    labels = LabelRange(len(classes) or None, labels.ignore_index)
+    classes = classes or _numbered(num_classes or 0)
+    if ignore_index is None:
+        ignore_index = getattr(leaves[0], 'ignore_index', 255)
     started = time.time_ns()
     before = _states_on_all_ranks(annotations)
-    settings = classes, labels.ignore_index, before.digest
-    key = fingerprint(JSON_FORMAT, *settings)
+    key = fingerprint(JSON_FORMAT, classes, ignore_index, before.digest)
     answer: list[Any] = [None]
     if dist.is_main_process():
         answer = [(_look_up(key, classes, known, cache), started)]
     dist.broadcast_object_list(answer)
     found, started = answer[0]
     if found is not None:
-        return Collected(found, Problems())
-    sums, problems = scan_on_all_ranks(annotations, labels, num_threads)
-    after = _states_on_all_ranks(annotations)
-    unsafe = _why_not_to_keep(before, after, started)
+        return Collected(found, Problems(), annotations)
+    labels = LabelRange(len(classes) or None, ignore_index)
+    result = scan_on_all_ranks(annotations, labels, num_threads)
+    unsafe = _why_not_to_keep(before, result.states, started)
     if unsafe:
         print_log(unsafe, logger='current', level=logging.WARNING)
-    of_classes = sums[:3] * labels.is_class
+    of_classes = result.sums[:3] * labels.is_class
     largest = int(np.flatnonzero(of_classes[0]).max(initial=0))
     classes = classes or _numbered(largest + 1)
+    # Without a fingerprint the next run scans again and repeats its report.
+    is_clean = not (result.problems or unsafe)
     provenance = Provenance(
         dataset=source,
         files=len(annotations),
         mapping='; '.join(sorted(before.mappings)),
-        ignore_index=labels.ignore_index,
-        fingerprint='' if unsafe else key,
+        ignore_index=ignore_index,
+        fingerprint=key if is_clean else '',
         version=__version__,
     )
     counts, images, pixels = of_classes[:, : len(classes)].tolist()
-    ignored = int(sums[0, labels.is_ignored].sum())
+    ignored = int(result.sums[0, labels.is_ignored].sum())
     stats = ClassStats(classes, counts, images, pixels, ignored, provenance)
-    is_clean = not (problems or unsafe) and before.are_certain
-    if cache is not None and is_clean and dist.is_main_process():
+    is_kept = is_clean and before.are_certain and dist.is_main_process()
+    if cache is not None and is_kept:
         cache.store(stats)
-    return Collected(stats, problems)
+    return Collected(stats, result.problems, annotations)
 
 
 def _numbered(num_classes: int) -> list[str]:
@@ -108,9 +114,20 @@ def _numbered(num_classes: int) -> list[str]:
 
 
 def _states_on_all_ranks(annotations: Annotations) -> FileStates:
+    """The states of all files; each rank looks at its shard."""
     rank, world_size = dist.get_dist_info()
-    share = file_states(annotations[rank::world_size])
-    return sum(dist.all_gather_object(share), start=FileStates())
+    shard = file_states(annotations[rank::world_size])
+    some = annotations[:: -(-len(annotations) // NAMES_COMPARED)]
+    names = fingerprint(len(annotations), *(x.label_path for x in some))
+    states, names_of_ranks = zip(
+        *dist.all_gather_object((shard, names)), strict=True
+    )
+    if len({*names_of_ranks}) > 1:
+        raise DataSetError(
+            'The ranks do not see the same label files: check that every '
+            'node has the same data set at the same place.'
+        )
+    return sum(states, start=FileStates())
 
 
 def _look_up(
@@ -125,8 +142,8 @@ def _look_up(
         if is_same and classes in ([], known.classes):
             return known
         print_log(
-            'The data set differs from that of the checkpoint: '
-            'its labels are counted again.',
+            'The data set differs from that of the checkpoint, or had '
+            'problems: its labels are counted again.',
             logger='current',
         )
     found = cache.load(key) if cache is not None else None
@@ -138,7 +155,7 @@ def _look_up(
 def _why_not_to_keep(
     before: FileStates, after: FileStates, started: int
 ) -> str:
-    """Why the next run could not tell whether the files are still these."""
+    """Why a later run could not tell whether the files have changed."""
     if after != before:
         return (
             'Labels or images were changed or removed while they were '

@@ -1,6 +1,7 @@
 """The statistics as a text table, and as a bar chart."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,83 +10,111 @@ from numpy.typing import NDArray
 from prettytable import PrettyTable
 
 from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.errors import SettingError
+from mmseg_margin.functional import MarginOffsets, OffsetSettings
 from mmseg_margin.terminal import drawable, printable
 
 from .class_stats import ClassStats
 
 SHARE_COLOUR = '#4c72b0'
-MARGIN_COLOUR = '#dd8452'
+OFFSET_COLOUR = '#dd8452'
 INCHES_PER_CLASS = 0.3
 
 
 def format_table(
     stats: ClassStats,
-    tau: float = 10.0,
-    upsilon: float = 1.0,
+    offsets: OffsetSettings | None = None,
     weights: Sequence[float] | None = None,
 ) -> str:
-    """Pixels, share, images and margin-offsets of every class."""
-    table = PrettyTable(
-        ['class', 'pixels', 'share %', 'images', 'rho_0k', 'rho_k0']
+    """Pixels, share and images of every class as a table.
+
+    Args:
+        offsets: Adds the margin-offsets of these settings, as far as the
+            counts have any.
+        weights: Adds a column of class weights.
+    """
+    table = PrettyTable(['class', 'pixels', 'share %', 'images'])
+    for name, count, images in zip(
+        stats.classes, stats.counts, stats.images, strict=True
+    ):
+        share = f'{100 * count / max(stats.total, 1):.4f}'
+        table.add_row([printable(name), f'{count:,}', share, f'{images:,}'])
+    source = stats.provenance
+    title = (
+        f'{source.files:,} label files of {printable(source.dataset)}: '
+        f'{stats.total:,} labelled and {stats.ignored:,} ignored pixels'
     )
+    if offsets is not None:
+        title += _describe_offsets(stats, offsets)
+        columns = zip(*offset_columns(stats, offsets), strict=True)
+        for name, texts in zip(('rho_0k', 'rho_k0'), columns, strict=True):
+            table.add_column(name, list(texts))
+    if weights is not None:
+        table.add_column('weight', [f'{weight:.4g}' for weight in weights])
     table.align = 'r'
     table.align['class'] = 'l'
-    margins = margin_columns(stats, tau, upsilon)
-    columns = zip(
-        stats.classes, stats.counts, stats.images, margins, strict=True
-    )
-    for name, count, images, (rho_0k, rho_k0) in columns:
-        share = f'{100 * count / max(stats.total, 1):.4f}'
-        figures = [f'{count:,}', share, f'{images:,}', rho_0k, rho_k0]
-        table.add_row([printable(name), *figures])
-    if weights is not None:
-        texts = [f'{weight:.4g}' for weight in weights]
-        table.add_column('weight', texts, align='r')
-    source = stats.provenance
-    return (
-        f'{source.files:,} label files of {printable(source.dataset)}: '
-        f'{stats.total:,} labelled and {stats.ignored:,} ignored pixels; '
-        f'margin-offsets for tau={tau:g}, upsilon={upsilon:g}\n{table}'
-    )
+    return f'{title}\n{table}'
 
 
-def margin_columns(
-    stats: ClassStats, tau: float, upsilon: float
+def offset_columns(
+    stats: ClassStats, offsets: OffsetSettings
 ) -> list[tuple[str, str]]:
-    """``rho_0k`` and ``rho_k0`` as text; a dash where there is none."""
-    try:
-        rho_0k, rho_k0 = stats.margins(tau, upsilon, absent_class='zero')
-    except ValueError:  # a single class, or no labelled pixel at all
+    """``rho_0k`` and ``rho_k0`` of each class; a dash where undefined."""
+    found = _offsets_if_any(stats, offsets)
+    if found is None:
         return [('-', '-')] * len(stats.classes)
     return [
-        (f'{a:.4g}', f'{b:.4g}') if count else ('-', '-')
-        for a, b, count in zip(rho_0k, rho_k0, stats.counts, strict=True)
+        (f'{a:.4g}', f'{b:.4g}') if count or a else ('-', '-')
+        for a, b, count in zip(*found, stats.counts, strict=True)
     ]
+
+
+def _offsets_if_any(
+    stats: ClassStats, offsets: OffsetSettings
+) -> MarginOffsets | None:
+    """None for a single class, and where no pixel or all are of one class."""
+    if offsets.absent_class == 'error':
+        offsets = replace(offsets, absent_class='zero')
+    try:
+        return offsets.offsets(stats.counts)
+    except SettingError:
+        return None
+
+
+def _describe_offsets(stats: ClassStats, offsets: OffsetSettings) -> str:
+    if _offsets_if_any(stats, offsets) is None:
+        return ''
+    scale = f'tau={offsets.tau_for(stats.counts):.4g}'
+    if offsets.largest_offset is not None:
+        scale = f'largest_offset={offsets.largest_offset:g} ({scale})'
+    return f'; margin-offsets for {scale}, upsilon={offsets.upsilon:g}'
 
 
 def plot_stats(
     stats: ClassStats,
     path: str | Path,
-    tau: float = 10.0,
-    upsilon: float = 1.0,
+    offsets: OffsetSettings | None = None,
 ) -> None:
-    """Draw shares and ``rho_0k`` if any, most frequent class on top."""
-    # Here, because few who import the package draw anything.
+    """Draw shares, and ``rho_0k`` if any, with the most frequent on top."""
+    # Imported here, because few users of the package draw anything.
     from matplotlib.figure import Figure
 
+    if not stats.total:
+        raise SettingError('There is no labelled pixel to plot.')
     order = np.argsort(stats.counts, kind='stable')
     names = [drawable(stats.classes[index]) for index in order]
     share = 100 * np.array(stats.counts) / max(stats.total, 1)
-    rho_0k = stats.margins(tau, upsilon, absent_class='zero').rho_0k
-    height = 1.6 + INCHES_PER_CLASS * len(names)
     panels = [('share of the labelled pixels in %', share, SHARE_COLOUR)]
-    if rho_0k.any():
-        margin = f'margin-offset rho_0k for tau = {tau:g}'
-        panels.append((margin, rho_0k, MARGIN_COLOUR))
+    found = _offsets_if_any(stats, offsets) if offsets else None
+    if offsets and found and found.rho_0k.any():
+        tau = offsets.tau_for(stats.counts)
+        title = f'margin-offset rho_0k for tau = {tau:.4g}'
+        panels.append((title, found.rho_0k, OFFSET_COLOUR))
+    height = 1.6 + INCHES_PER_CLASS * len(names)
     figure = Figure(figsize=(11, height), layout='constrained')
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (what, values, colour) in zip(row, panels, strict=True):
-        axes.set_xlabel(f'{what} (log scale)')
+    for axes, (label, values, colour) in zip(row, panels, strict=True):
+        axes.set_xlabel(f'{label} (log scale)')
         _draw_bars(axes, names, values[order], colour)
     source = stats.provenance
     if source.files:
@@ -98,7 +127,7 @@ def plot_stats(
 def _draw_bars(
     axes: Any, names: list[str], values: NDArray, colour: str
 ) -> None:
-    # Room for the shortest bar on the left and for the figures on the right.
+    # Space for the shortest bar on the left and for the numbers on the right.
     left, right = values[values > 0].min() / 2, values.max() * 6
     axes.set(xscale='log', xlim=(left, right))
     bars = axes.barh(names, np.maximum(values, left), color=colour)

@@ -1,4 +1,4 @@
-"""What can be wrong with single files: how it is found, told and added up."""
+"""What can be wrong with single files: found, added up, and described."""
 
 import os
 import stat
@@ -11,9 +11,13 @@ from enum import Enum
 
 from PIL import Image, UnidentifiedImageError
 
-from .histogram import NotAnIndexMapError
+from mmseg_margin.terminal import printable
+
+from .class_stats import ClassStats
 
 FILES_SHOWN = 10
+VALUES_SHOWN = 8
+MANY_VALUES = 32
 # What a bad file makes Pillow, a file backend or mmseg's transforms raise.
 # Anything else is a fault of the code and keeps its traceback.
 LOADING_ERRORS = (
@@ -21,13 +25,17 @@ LOADING_ERRORS = (
     *(OverflowError, SyntaxError, TypeError, ValueError),
     *(Image.DecompressionBombError, struct.error, zlib.error),
 )
-# Other suffixes may be read by cv2 or tifffile though Pillow cannot.
+# cv2 and tifffile may read other suffixes though Pillow cannot.
 PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
 BYTES_OF_WIDEST_PIXEL = 4
 EXIF_ORIENTATION = 0x0112
-EXIF_LIES_ON_ITS_SIDE = range(5, 9)
+EXIF_ROTATED_BY_90_DEGREES = range(5, 9)
 Size = tuple[int, int]
 EXPORT_AGAIN = 'copy or export these files again'
+
+
+class NotAnIndexMapError(ValueError):
+    """The label does not hold one class index for each pixel."""
 
 
 class Problem(Enum):
@@ -55,13 +63,13 @@ class Problem(Enum):
     )
     LOSSY = (
         'label files in JPEG, a lossy format: it changes values, above all '
-        'where classes meet',
-        'export the labels again as PNG, from where they were drawn; '
-        'converting these files keeps the damage',
+        'at the borders of classes',
+        'export the labels again as PNG from their source; converting these '
+        'files keeps the damage',
     )
     LOADING_FAILED = (
         'label files on which the loading transform failed',
-        'the message is that of the transform in the train pipeline',
+        'the message is that of the loading transform in the pipeline',
     )
     VALUE = ('label values outside the classes', '')
     BINARY_MASK = (
@@ -71,7 +79,7 @@ class Problem(Enum):
     )
     SIZE = (
         'labels whose size differs from that of the image',
-        'check that image and label belong together and were resized alike',
+        'check that image and label belong together and have the same size',
     )
     THIN = (
         'labels that are one pixel wide or high, which LoadAnnotations '
@@ -90,7 +98,7 @@ Found = tuple[Problem, str]  # what is wrong, and a line that names the file
 
 @dataclass
 class ProblemFiles:
-    """The files of one kind: how many, the first ones, the values seen."""
+    """Files with one problem: number, first lines, and values by files."""
 
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
@@ -111,30 +119,25 @@ class Problems(dict[Problem, ProblemFiles]):
         for what, other in others.items():
             files = self.setdefault(what, ProblemFiles())
             files.count += other.count
-            # By place in the data set: the same ten whoever scanned them.
+            # By position in the data set: the same ten on any number of ranks.
             files.first = sorted(files.first + other.first)[:FILES_SHOWN]
             files.values.update(other.values)
 
 
-def check_regular(path: str) -> int:
-    """The size in bytes; raises for what would block if it were read.
+def check_file(path: str, is_label: bool = False) -> None:
+    """Raise if reading the file would block, or a label fill the memory.
 
-    Links are followed; a device, a pipe or a folder is no label.
+    Links are followed; a device, a pipe or a folder would block.
     """
-    status = os.stat(path)
+    status, limit = os.stat(path), Image.MAX_IMAGE_PIXELS
     if not stat.S_ISREG(status.st_mode):
         raise OSError('not a regular file')
     if status.st_size == 0:
         raise OSError('the file is empty')
-    return status.st_size
-
-
-def check_label_file(path: str) -> None:
-    """Raise for what would block or fill the memory if it were read."""
-    size, limit = check_regular(path), Image.MAX_IMAGE_PIXELS
     # Up to twice the limit Pillow only warns.
-    if limit and size > 2 * limit * BYTES_OF_WIDEST_PIXEL:
-        raise OSError(f'{size} bytes, more than a label may have')
+    largest = 2 * limit * BYTES_OF_WIDEST_PIXEL if limit else float('inf')
+    if is_label and status.st_size > largest:
+        raise OSError(f'{status.st_size} bytes, more than a label may have')
 
 
 def explain(error: BaseException, path: str) -> Found:
@@ -151,9 +154,9 @@ def explain(error: BaseException, path: str) -> Found:
 
 
 def check_image(path: str, label_size: Size | None) -> Found | None:
-    """What the header of an image file says against it, if anything."""
+    """What is wrong with an image file, as far as its header shows."""
     try:
-        check_regular(path)
+        check_file(path)
     except FileNotFoundError:
         return Problem.MISSING_IMAGE, path
     except OSError as error:
@@ -163,7 +166,8 @@ def check_image(path: str, label_size: Size | None) -> Found | None:
             size = image.size
             if label_size in (None, size):
                 return None
-            if image.getexif().get(EXIF_ORIENTATION) in EXIF_LIES_ON_ITS_SIDE:
+            orientation = image.getexif().get(EXIF_ORIENTATION)
+            if orientation in EXIF_ROTATED_BY_90_DEGREES:
                 size = size[::-1]
     except Image.DecompressionBombError:
         return None  # images may be large, and are not read with Pillow
@@ -181,3 +185,74 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return 'not an image file'  # Pillow's text holds a memory address
     return getattr(error, 'strerror', None) or str(error)
+
+
+def describe_problems(
+    problems: Problems, stats: ClassStats
+) -> tuple[list[str], list[str]]:
+    """Errors and warnings, with files, values and the likely fix of each."""
+    texts = {
+        problem: _describe(problem, problems, stats)
+        for problem in Problem
+        if problem in problems
+    }
+    wrapped = texts.pop(Problem.WRAPPED, None)
+    return [*texts.values()], [wrapped] if wrapped else []
+
+
+def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
+    headline, fix = problem.value
+    files = problems[problem]
+    if problem is Problem.VALUE:
+        fix = _fix_values(sorted(files.values), problems, stats)
+        most = files.values.most_common(VALUES_SHOWN)
+        headline += ': ' + ', '.join(
+            f'{value} in {count} file(s)' for value, count in sorted(most)
+        )
+        if len(files.values) > VALUES_SHOWN:
+            headline += f', {len(files.values) - VALUES_SHOWN} more values'
+    lines = [f'{headline} ({files.count} file(s))']
+    lines += [f'    {printable(text)}' for _, text in files.first]
+    if files.count > FILES_SHOWN:
+        lines.append(f'    ... and {files.count - FILES_SHOWN} more')
+    return '\n'.join([*lines, f'    likely fix: {fix}.'])
+
+
+def _fix_values(
+    values: list[int], problems: Problems, stats: ClassStats
+) -> str:
+    """The likely fix for label values outside the classes."""
+    num_classes = len(stats.classes)
+    ignored = stats.provenance.ignore_index
+    if Problem.LOSSY in problems:
+        return 'JPEG is lossy, see above: export the labels again as PNG'
+    if Problem.BINARY_MASK in problems:
+        return 'the labels are masks of 0 and 255, see below'
+    if len(values) > MANY_VALUES:
+        return (
+            'so many values look like a picture or an interpolated label; '
+            'export index maps, losslessly and resized by nearest neighbour'
+        )
+    if values == [num_classes]:
+        starts_at_one = stats.counts[0] == 0 and ignored != 0
+        if starts_at_one and not stats.reduces_zero_label:
+            return (
+                f'the labels run from 1 to {num_classes}, so set '
+                'reduce_zero_label=True in the data set'
+            )
+        return (
+            f'if {num_classes} means unlabelled, set '
+            f'ignore_index={num_classes} in every head or map it to '
+            f'{ignored} in the files; if it is a class, set '
+            f'num_classes={num_classes + 1}; if 0 is an unlabelled '
+            'background, set reduce_zero_label=True'
+        )
+    if values == [255]:
+        return (
+            '255 usually means unlabelled, and padding writes it, so set '
+            f'ignore_index=255 (it is {ignored})'
+        )
+    return (
+        'map these values to classes or to the ignore index '
+        f'({ignored}), or correct num_classes and the list of classes'
+    )

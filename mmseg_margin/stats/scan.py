@@ -1,9 +1,9 @@
-"""The scan: label files in threads and on ranks, to sums and problems."""
+"""The scan: reads label files in threads and on all ranks."""
 
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -15,12 +15,13 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from mmseg_margin.errors import DataSetError, SettingError
 
-from .annotations import Annotation, Annotations, fingerprint
-from .histogram import NUM_VALUES
+from .annotations import Annotation, Annotations, FileStates
+from .label_files import NUM_VALUES
 from .problems import LOADING_ERRORS, Problem, Problems, check_image, explain
 
 MAX_THREADS = 16
 FILES_PER_TASK = 16
+VALUES_SHOWN = 5
 
 # One column for each of the 256 values. The rows are pixels, images, and
 # labelled pixels of those images, by delivered value, that is after the
@@ -30,7 +31,7 @@ LabelSums = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LabelRange:
-    """Which values are labels; ``num_classes=None`` if that is not known."""
+    """Which values are labels; ``num_classes=None`` if it is unknown."""
 
     num_classes: int | None
     ignore_index: int | None = 255
@@ -47,6 +48,23 @@ class LabelRange:
         return np.arange(NUM_VALUES) == self.ignore_index
 
 
+@dataclass
+class ScanResult:
+    """What the scan of some label files found."""
+
+    sums: LabelSums = field(
+        default_factory=lambda: np.zeros((4, NUM_VALUES), np.int64)
+    )
+    problems: Problems = field(default_factory=Problems)
+    states: FileStates = field(default_factory=FileStates)
+
+    def add(self, other: 'ScanResult') -> None:
+        """Add the result of other files."""
+        self.sums += other.sums
+        self.problems.add(other.problems)
+        self.states += other.states
+
+
 def available_cores() -> int:
     """The cores that this process may use, not those of the machine."""
     if hasattr(os, 'sched_getaffinity'):
@@ -55,21 +73,20 @@ def available_cores() -> int:
 
 
 def default_threads() -> int:
-    """The cores of this process, shared with the other ranks of the node."""
+    """The cores of this process, divided by the ranks of the node."""
     ranks = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
     return max(1, min(MAX_THREADS, available_cores() // ranks))
 
 
 def scan_on_all_ranks(
     annotations: Annotations, labels: LabelRange, num_threads: int | None
-) -> tuple[LabelSums, Problems]:
-    """Each rank reads its share; all of them return the same."""
+) -> ScanResult:
+    """Each rank reads its shard; all of them return the same."""
     rank, world_size = dist.get_dist_info()
-    share = annotations[rank::world_size]
-    found = None
+    shard, found = annotations[rank::world_size], None
     try:
-        sums, problems = scan(share, labels, num_threads, rank == 0)
-        found = problems, *_digests_of_names(annotations)
+        result = scan(shard, labels, num_threads, show_progress=rank == 0)
+        found = result.problems, result.states
     finally:  # a rank that fails tells the others, so that none waits for it
         parts = dist.all_gather_object(found)
     failed = [i for i, part in enumerate(parts) if part is None]
@@ -77,37 +94,14 @@ def scan_on_all_ranks(
         raise DataSetError(
             f'Reading the labels failed on rank {failed}: see the error there.'
         )
-    problems_of_ranks, names, names_of_next = zip(*parts, strict=True)
-    if names_of_next != names[1:] + names[:1]:
-        raise DataSetError(
-            'The ranks do not see the same label files: check that every '
-            'node has the same data set at the same place.'
-        )
-    dist.all_reduce(torch.from_numpy(sums))
-    problems = Problems()
-    for part in problems_of_ranks:
-        problems.add(part)
-    if np.flatnonzero(sums[3]).tolist() != [0, 255]:
-        problems.pop(Problem.BINARY_MASK, None)
-    return sums, problems
-
-
-def _digests_of_names(annotations: Annotations) -> list[str]:
-    """Of the labels of this rank and of those of the next.
-
-    If neighbours agree on these, every label is read by exactly one rank,
-    and none of them has to look at more than two shares.
-    """
-    rank, world_size = dist.get_dist_info()
-    if world_size == 1:
-        return ['', '']
-    shares = (
-        annotations[i::world_size] for i in (rank, (rank + 1) % world_size)
-    )
-    return [
-        fingerprint(len(annotations), *(label.label_path for label in share))
-        for share in shares
-    ]
+    dist.all_reduce(torch.from_numpy(result.sums))
+    total = ScanResult(result.sums)
+    for problems, states in parts:
+        total.problems.add(problems)
+        total.states += states
+    if np.flatnonzero(total.sums[3]).tolist() != [0, 255]:
+        total.problems.pop(Problem.BINARY_MASK, None)
+    return total
 
 
 def scan(
@@ -115,19 +109,19 @@ def scan(
     labels: LabelRange,
     num_threads: int | None = None,
     show_progress: bool = False,
-) -> tuple[LabelSums, Problems]:
+) -> ScanResult:
     """Read every label once, in threads; Ctrl-C stops it at once."""
     if num_threads is not None and num_threads < 1:
         raise SettingError(f'num_threads={num_threads} must be 1 or more.')
     stop = threading.Event()
 
-    def scan_part(part: Annotations) -> tuple[LabelSums, Problems]:
-        sums, problems = np.zeros((4, NUM_VALUES), np.int64), Problems()
+    def scan_part(part: Annotations) -> ScanResult:
+        result = ScanResult()
         for annotation in part:
             if stop.is_set():
                 break
-            _scan_label(annotation, labels, sums, problems)
-        return sums, problems
+            _scan_label(annotation, labels, result)
+        return result
 
     starts = range(1, len(annotations), FILES_PER_TASK)
     parts = [annotations[i : i + FILES_PER_TASK] for i in starts]
@@ -142,31 +136,27 @@ def scan(
     ):
         bar = progress.add_task('Reading labels', total=len(annotations))
         try:
-            # The first one alone: file backends connect on their first use.
-            sums, problems = scan_part(annotations[:1])
+            # The first label alone: file backends connect on first use.
+            total = scan_part(annotations[:1])
             progress.advance(bar)
-            found = pool.map(scan_part, parts)
-            for part, (more, others) in zip(parts, found, strict=True):
-                sums += more
-                problems.add(others)
+            results = pool.map(scan_part, parts)
+            for part, result in zip(parts, results, strict=True):
+                total.add(result)
                 progress.advance(bar, len(part))
         finally:
             stop.set()
-    return sums, problems
+    return total
 
 
 def _scan_label(
-    annotation: Annotation,
-    labels: LabelRange,
-    sums: LabelSums,
-    problems: Problems,
+    annotation: Annotation, labels: LabelRange, result: ScanResult
 ) -> None:
     """Add the histograms of one file, and note what is wrong with it."""
-    path = annotation.label_path
-    note = partial(problems.note, annotation.position)
+    path, sums = annotation.label_path, result.sums
+    note = partial(result.problems.note, annotation.position)
     size = None
     try:
-        delivered, stored = annotation.loader.load(annotation.info)
+        delivered, stored = annotation.load()
     except LOADING_ERRORS as error:
         note(*explain(error, path))
     else:
@@ -176,12 +166,11 @@ def _scan_label(
         sums[1] += is_shown
         sums[2, is_shown] += delivered[labels.is_class].sum()
         sums[3] += stored.histogram
-        is_label = labels.is_class | labels.is_ignored
-        unknown = np.flatnonzero(is_shown & ~is_label).tolist()
-        values = [*unknown, *stored.outside]
+        is_unknown = is_shown & ~(labels.is_class | labels.is_ignored)
+        values = [*np.flatnonzero(is_unknown).tolist(), *stored.outside]
         if values:
-            shown = ', '.join(str(value) for value in values[:5])
-            more = ', ...' if len(values) > 5 else ''
+            shown = ', '.join(map(str, values[:VALUES_SHOWN]))
+            more = ', ...' if len(values) > VALUES_SHOWN else ''
             note(Problem.VALUE, f'{path}: {shown}{more}', values)
         if not stored.histogram[1:-1].any():
             note(Problem.BINARY_MASK, path)
@@ -191,7 +180,9 @@ def _scan_label(
             note(Problem.LOSSY, path)
         if size and min(size) == 1:
             note(Problem.THIN, f'{path}: {size[0]}x{size[1]}')
-    _, _, image = annotation.loader.sources(annotation.info)
+    image = annotation.source.image_file
     problem = image and check_image(image, size)
     if problem:
         note(*problem)
+    # After the label was read: a change before that shows in its state.
+    result.states += annotation.state()

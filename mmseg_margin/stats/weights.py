@@ -6,7 +6,7 @@ import numpy as np
 
 from mmseg_margin.errors import SettingError
 
-# To which power of 1 / N_k the weights go.
+# The weights are proportional to this power of 1 / N_k.
 POWERS = {'inverse': 1.0, 'sqrt': 0.5}
 WEIGHT_METHODS = (*POWERS, 'median', 'effective')
 
@@ -59,7 +59,7 @@ def class_weights(
             share = pixels / np.asarray(image_pixels)[present]
         found = np.median(share) / share
     else:
-        # expm1, because beta is 1 to nine digits.
+        # expm1 and log1p, because beta may round to 1.
         log_beta = np.log1p(-min(len(pixels) / pixels.sum(), 0.5))
         found = -1 / np.expm1(pixels * log_beta)
         found /= found.mean()

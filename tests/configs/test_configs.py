@@ -99,8 +99,7 @@ def test_one_optimisation_step_with_every_objective(
 ):
     cfg = reduced_config(COPLENET, data_roots)
     cfg.train_cfg.max_iters = 1
-    eager = ':backend=eager' if loss.startswith('margin') else ''
-    set_objective(cfg, loss + eager)
+    set_objective(cfg, loss)
     assert_learns(build_runner(cfg, tmp_path, validate=False))
 
 

@@ -1,6 +1,7 @@
 """Cross-entropy first, then fine-tuning from it; checkpoints fit anywhere."""
 
 import copy
+import re
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,8 @@ def test_stage_two_starts_from_stage_one(data_roots, tmp_path, monkeypatch):
 @pytest.mark.parametrize('path', UPSTREAM_RECIPES, ids=lambda path: path.stem)
 def test_only_the_loss_differs_from_upstream(path):
     # Upstream froze a typing error into one of its file names.
-    name = path.name.replace('margin_', '').replace('mapillary', 'mapillay')
+    name = re.sub('(margin|jaccard)_', '', path.name)
+    name = name.replace('mapillary', 'mapillay')
     models = []
     for cfg in (read_config(path), get_config(f'mmseg::deeplabv3plus/{name}')):
         model = copy.deepcopy(cfg.model)

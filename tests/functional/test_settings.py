@@ -9,7 +9,7 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import (
     MarginSettings,
     OffsetSettings,
-    describe_large_offsets,
+    large_offset_warning,
     margin_offsets,
 )
 
@@ -65,8 +65,8 @@ def test_weights_and_logarithm():
 
 
 def test_offsets_beyond_the_scores_are_described():
-    assert describe_large_offsets([0.1, 30.0]) is None
-    text = describe_large_offsets([0.1, 512.3, 2.0], ['sky', 'pole', 'car'])
+    assert large_offset_warning([0.1, 30.0]) is None
+    text = large_offset_warning([0.1, 512.3, 2.0], ['sky', 'pole', 'car'])
     assert 'class 1 (pole) is 512, far beyond' in text
     assert 'largest_offset=0.4' in text
 

@@ -1,4 +1,4 @@
-"""A real Runner around a very small model, and losses that remember."""
+"""A real Runner around a very small model, and a loss that takes counts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,8 @@ from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import MODELS, TRANSFORMS
 from torch import nn
 
-from tests.small_training import PLAIN, training_config
+from mmseg_margin.functional import OffsetSettings
+from tests.small_training import PLAIN, add_validation, training_config
 
 COUNTING = {'type': 'CountingLoss'}
 # What a Runner needs besides on a rank without a GPU.
@@ -36,21 +37,15 @@ class FaultyLoader(LoadAnnotations):
 
 @MODELS.register_module()
 class CountingLoss(nn.Module):
-    """Cross-entropy that accepts counts and has a running state."""
+    """Cross-entropy that accepts counts and has settings of offsets."""
 
     loss_name = 'loss_counting'
-    tau, upsilon = 5.0, 2.0
+    offset_settings = OffsetSettings(tau=5.0, upsilon=2.0)
     counts: list[int] | None = None
-    steps = 0.0
+    steps = 0
 
     def set_class_counts(self, counts: Sequence[int]) -> None:
         self.counts = list(counts)
-
-    def training_state(self) -> dict[str, list[float]]:
-        return {'steps': [self.steps]}
-
-    def load_training_state(self, state: dict[str, list[float]]) -> None:
-        (self.steps,) = state['steps']
 
     def forward(self, cls_score, label, weight=None, ignore_index=255):
         self.steps += 1
@@ -89,12 +84,16 @@ def make_runner(
     model: dict[str, Any] | None = None,
     max_iters: int = 2,
     loader: str = 'LoadAnnotations',
+    validation: Path | None = None,
     **kwargs: Any,
 ) -> Runner:
     """A Runner for two iterations; ``model`` replaces parts of the model."""
     pipeline = (PLAIN[0], {'type': loader}, PLAIN[2])
     config = training_config(root, work_dir, max_iters, pipeline)
     config.pop('custom_imports')
+    if validation is not None:
+        add_validation(config, max_iters)
+        config.val_dataloader.dataset.data_root = str(validation)
     stats = {'type': 'ClassStatsHook', 'cache_dir': f'{work_dir}/cache'}
     parts = {
         **config,

@@ -3,7 +3,7 @@
 import pytest
 from mmengine.registry import init_default_scope
 
-from mmseg_margin.stats.loaders import FileLoader
+from mmseg_margin.stats import scan
 from tests.stats.builders import count_pixel_by_pixel, open_set, write_set
 
 
@@ -26,13 +26,13 @@ def counts(root):
 
 @pytest.fixture
 def labels_read(monkeypatch):
-    """The labels that were read to be counted, not to be trained on."""
+    """The labels that were scanned."""
     read = []
-    load = FileLoader.load
+    scan_label = scan._scan_label
 
-    def load_and_note(self, info):
-        read.append(info['seg_map_path'])
-        return load(self, info)
+    def scan_and_note(annotation, *args):
+        read.append(annotation.label_path)
+        scan_label(annotation, *args)
 
-    monkeypatch.setattr(FileLoader, 'load', load_and_note)
+    monkeypatch.setattr(scan, '_scan_label', scan_and_note)
     return read

@@ -6,12 +6,12 @@ import torch
 from mmseg.models.losses import CrossEntropyLoss
 from torch import nn
 
-from mmseg_margin.functional import margin_offsets
+from mmseg_margin.errors import DataSetError
+from mmseg_margin.functional import OffsetSettings, margin_offsets
 from mmseg_margin.hooks import ClassStatsHook
 from mmseg_margin.hooks.class_stats_hook import (
     give_stats,
-    margin_settings,
-    modules_with,
+    offset_settings_of,
 )
 from mmseg_margin.stats import ClassStats, class_weights
 from tests.hooks.builders import (
@@ -99,6 +99,65 @@ def test_on_problem_warn_trains_nevertheless(root, tmp_path):
     assert losses(runner.model)[0].steps == 2
 
 
+@pytest.mark.parametrize(
+    ('settings', 'stops'), [({}, True), ({'tau': 10.0}, False)]
+)
+def test_offsets_beyond_the_scores(root, tmp_path, settings, stops):
+    write_set(root, 5, values=(0, 1, 2))
+    pixels = np.zeros((32, 48), np.uint8)
+    pixels[0, 0] = 3
+    write_label_file(root, 0, pixels)
+    loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager', **settings}
+    runner = make_runner(root, tmp_path / 'w', loss)
+    if stops:
+        with pytest.raises(DataSetError, match=r'largest_offset=0\.4'):
+            runner.train()
+        assert runner.iter == 0
+    else:
+        runner.train()
+        assert 'largest_offset=0.4' in log_of(runner)
+        assert runner.iter == 2
+
+
+def test_counts_of_the_config_are_not_replaced(root, tmp_path):
+    """Nor are the offsets of other counts judged."""
+    counts = [10**7] * 4
+    loss = {'type': 'MarginCalibrationLoss', 'class_counts': counts}
+    write_set(root, 5, values=(0, 1, 2))
+    runner = make_runner(root, tmp_path / 'w', {**loss, 'backend': 'eager'})
+    runner.train()
+    assert runner.model.decode_head.loss_decode.class_counts == counts
+    assert 'rho_0k' not in log_of(runner)
+
+
+def test_no_offsets_beside_a_loss_without_them(root, tmp_path):
+    runner = make_runner(root, tmp_path / 'w', CE)
+    runner.train()
+    assert 'share %' in log_of(runner)
+    assert 'rho_0k' not in log_of(runner)
+    assert 'margin-offsets' not in log_of(runner)
+
+
+@pytest.mark.parametrize('on_problem', ['error', 'warn'])
+def test_bad_labels_of_the_validation_set(root, tmp_path, counts, on_problem):
+    validation = write_set(tmp_path / 'val', 3)
+    write_label_file(validation, 1, np.full((32, 48), 77, np.uint8))
+    hook = {'on_problem': on_problem}
+    runner = make_runner(
+        root, tmp_path / 'w', hook=hook, validation=validation
+    )
+    heading = 'Label check of the validation set, 3 files'
+    if on_problem == 'error':
+        with pytest.raises(DataSetError, match=heading) as caught:
+            runner.train()
+        assert 'val/ann/0001.png: 77' in str(caught.value)
+        assert runner.iter == 0
+    else:
+        runner.train()
+        assert heading in log_of(runner)
+        assert losses(runner.model)[0].counts == counts
+
+
 def test_nothing_happens_without_training(root, tmp_path):
     runner = make_runner(root, tmp_path / 'w')
     checkpoint = {'meta': {}, 'state_dict': {}}
@@ -170,8 +229,7 @@ def test_losses_are_found_under_any_wrapper(compiled, wrapped):
         model = Wrapper(Wrapper(model))
     give_stats(model, STATS)
     assert loss.counts == [30, 70]
-    assert margin_settings(model) == {'tau': 5.0, 'upsilon': 2.0}
-    assert {*dict(modules_with(model, 'training_state'))} == {'head.loss'}
+    assert offset_settings_of(model) == OffsetSettings(5.0, 2.0)
 
 
 def test_whole_statistics_are_preferred_to_counts():
@@ -185,8 +243,7 @@ def test_whole_statistics_are_preferred_to_counts():
     assert loss.counts is None
 
 
-def test_nobody_to_receive():
+def test_model_without_receivers():
     model = model_with(nn.ReLU())
     give_stats(model, STATS)
-    assert margin_settings(model) == {}
-    assert list(modules_with(model, 'training_state')) == []
+    assert offset_settings_of(model) is None

@@ -14,7 +14,6 @@ from PIL import Image
 
 from mmseg_margin.stats import (
     Collected,
-    LabelRange,
     LabelReport,
     check_labels,
     collect_stats,
@@ -30,7 +29,6 @@ ADAM7 = (
     *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
     *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
 )
-LABELS = LabelRange(None)
 
 
 def write_set(
@@ -169,13 +167,14 @@ def count_pixel_by_pixel(
 def check_scan(
     dataset: Any,
     leaves: Sequence[BaseSegDataset] = (),
-    labels: LabelRange = LABELS,
+    num_classes: int | None = None,
+    ignore_index: int = 255,
 ) -> Collected:
     """Compare a scan with counting pixel by pixel; return the scan."""
-    collected = collect_stats(dataset, labels)
+    collected = collect_stats(dataset, num_classes, ignore_index)
     stats = collected.stats
     counted = count_pixel_by_pixel(
-        leaves or [dataset], len(stats.classes), labels.ignore_index
+        leaves or [dataset], len(stats.classes), ignore_index
     )
     assert (stats.counts, stats.images, stats.ignored) == counted
     assert stats.total > 0

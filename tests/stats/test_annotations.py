@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 from mmengine.dataset import ConcatDataset, RepeatDataset
-from mmseg.datasets import MultiImageMixDataset
+from mmseg.datasets import BaseSegDataset, MultiImageMixDataset
 from torch.utils.data import Subset
 
-from mmseg_margin.stats import LabelRange, collect_stats
+from mmseg_margin.stats import collect_stats
 from mmseg_margin.stats.annotations import (
     FileStates,
     file_states,
     list_annotations,
 )
-from tests.stats.builders import LABELS, check_scan, open_set, write_set
+from tests.stats.builders import check_scan, open_set, write_set
 
 
 def test_wrappers(tmp_path):
@@ -28,8 +28,19 @@ def test_wrappers(tmp_path):
     repeated = check_scan(RepeatDataset(first, 5), [first]).stats
     assert repeated.provenance.files == 3
     assert repeated.provenance.dataset == 'BaseSegDataset'
-    twice = collect_stats(ConcatDataset([first, first]), LABELS).stats
+    twice = collect_stats(ConcatDataset([first, first])).stats
     assert twice.counts == [2 * count for count in once.counts]
+
+
+class Named(BaseSegDataset):
+    """A data set, not a wrapper, with an attribute of that name."""
+
+    dataset = 'streets'
+    datasets = ('streets',)
+
+
+def test_attributes_named_like_those_of_wrappers(root):
+    assert not check_scan(open_set(root, kind=Named)).problems
 
 
 def test_subsets(root):
@@ -42,14 +53,13 @@ def test_subsets(root):
 @pytest.mark.parametrize('ignore_index', [11, 0, 255])
 def test_ignore_index(tmp_path, ignore_index):
     dataset = open_set(write_set(tmp_path, values=(0, 1, 2, 3, ignore_index)))
-    labels = LabelRange(None, ignore_index)
-    assert not check_scan(dataset, labels=labels).problems
+    assert not check_scan(dataset, ignore_index=ignore_index).problems
 
 
 @pytest.mark.parametrize('num_classes', [None, 9])
 def test_without_classes(root, num_classes):
     dataset = open_set(root, classes=None)
-    stats = check_scan(dataset, labels=LabelRange(num_classes)).stats
+    stats = check_scan(dataset, num_classes=num_classes).stats
     expected = [f'class {index}' for index in range(num_classes or 4)]
     assert stats.classes == expected
 
@@ -63,8 +73,8 @@ def test_states_of_shares_add_up_to_the_whole(root):
     assert file_states(samples[:5]) != whole
 
 
-def key_of(root, labels=LABELS, **kwargs):
-    stats = collect_stats(open_set(root, **kwargs), labels).stats
+def key_of(root, labels=(), **kwargs):
+    stats = collect_stats(open_set(root, **kwargs), *labels).stats
     return stats.provenance.fingerprint
 
 
@@ -115,8 +125,8 @@ def test_every_setting_is_seen(root):
     settings = [
         {'classes': list('abce')},
         {'classes': None},
-        {'classes': None, 'labels': LabelRange(5)},
-        {'labels': LabelRange(None, 3)},
+        {'classes': None, 'labels': [5]},
+        {'labels': [None, 3]},
         {'reduce_zero_label': True},
         {'pipeline': [{'type': 'LoadAnnotations'}]},
     ]

@@ -10,18 +10,18 @@ import pytest
 
 from mmseg_margin.stats import StatsCache, collect_stats
 from tests.processes import FORK, wait_for
-from tests.stats.builders import LABELS, open_set, write_set
+from tests.stats.builders import open_set, write_set
 
 KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '8'))
 
 
 def change_value(content):
-    """A lie of which the checksum knows nothing."""
+    """Another value under the old checksum."""
     return content.replace(b'"ignored": ', b'"ignored": 1')
 
 
 def change_key(content):
-    """The whole statistics of other files."""
+    """Intact statistics of other files."""
     _, _, text = content.partition(b'\n')
     text = text.replace(b'"fingerprint": "', b'"fingerprint": "ff')
     return hashlib.sha256(text).hexdigest().encode() + b'\n' + text
@@ -37,22 +37,22 @@ def change_key(content):
         (change_key, 'belongs to other files'),
     ],
 )
-def test_damaged_files_are_ignored_with_a_word(
+def test_damaged_files_are_ignored_with_a_warning(
     root, cache, damage, reason, log
 ):
-    right = collect_stats(open_set(root), LABELS, cache).stats
+    right = collect_stats(open_set(root), cache=cache).stats
     path = cache.path_of(right.provenance.fingerprint)
     path.write_bytes(damage(path.read_bytes()))
-    assert collect_stats(open_set(root), LABELS, cache).stats == right
+    assert collect_stats(open_set(root), cache=cache).stats == right
     assert f'{path}: it' in log()
     assert reason in log()
-    assert cache.load(path.stem) == right  # it was put right
+    assert cache.load(path.stem) == right  # the damaged file was replaced
 
 
-def test_unwritable_folder_is_no_reason_to_fail(root, tmp_path, log):
+def test_unwritable_folder_is_not_fatal(root, tmp_path, log):
     (tmp_path / 'file').write_text('in the way')
     cache = StatsCache(tmp_path / 'file' / 'cache')
-    assert collect_stats(open_set(root), LABELS, cache).stats.total > 0
+    assert collect_stats(open_set(root), cache=cache).stats.total > 0
     assert 'are not kept in' in log()
 
 
@@ -64,7 +64,7 @@ def test_only_our_own_abandoned_drafts_are_removed(root, cache):
         (cache.folder / name).write_text('{')
         if name != names[1]:
             os.utime(cache.folder / name, (0, 0))
-    collect_stats(open_set(root), LABELS, cache)
+    collect_stats(open_set(root), cache=cache)
     left = {path.name for path in cache.folder.glob('*.tmp')}
     assert left == set(names[1:])
 
@@ -83,18 +83,36 @@ def test_default_folder_is_private(root, tmp_path, monkeypatch):
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     cache = StatsCache()
     cache.folder.mkdir(parents=True, mode=0o777)
-    stats = collect_stats(open_set(root), LABELS, cache).stats
+    stats = collect_stats(open_set(root), cache=cache).stats
     assert cache.folder.stat().st_mode & 0o777 == 0o700
     assert cache.load(stats.provenance.fingerprint) == stats
 
 
-def test_no_home_is_no_reason_to_fail(root, monkeypatch, log):
+@pytest.mark.parametrize('link', ['class_stats', 'mmseg_margin'])
+def test_a_shared_folder_behind_a_link_keeps_its_mode(
+    root, tmp_path, monkeypatch, link
+):
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    cache, shared = StatsCache(), tmp_path / 'shared'
+    shared.mkdir()
+    folder = shared if link == 'class_stats' else shared / 'class_stats'
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o775)
+    path = cache.folder if link == 'class_stats' else cache.folder.parent
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(shared)
+    collect_stats(open_set(root), cache=cache)
+    assert folder.stat().st_mode & 0o777 == 0o775
+    assert list(folder.glob('*.stats'))
+
+
+def test_a_missing_home_is_not_fatal(root, monkeypatch, log):
     """A user without a home folder, as in some containers."""
     monkeypatch.setenv('HOME', '~')  # what Python makes of an unknown user
     monkeypatch.delenv('XDG_CACHE_HOME', raising=False)
     monkeypatch.chdir(root)
     before = sorted(root.iterdir())
-    assert collect_stats(open_set(root), LABELS, StatsCache()).stats.total > 0
+    assert collect_stats(open_set(root), cache=StatsCache()).stats.total > 0
     assert 'no home folder, set cache_dir' in log()
     assert sorted(root.iterdir()) == before
 
@@ -102,7 +120,7 @@ def test_no_home_is_no_reason_to_fail(root, monkeypatch, log):
 def test_runs_on_several_hosts_share_a_folder(tmp_path, cache):
     """Writers of the same and of other results, and readers, all at once."""
     roots = [write_set(tmp_path / name) for name in ('data', 'mounted')]
-    right = [collect_stats(open_set(root), LABELS).stats for root in roots]
+    right = [collect_stats(open_set(root)).stats for root in roots]
     assert right[0].counts == right[1].counts
     keys = [stats.provenance.fingerprint for stats in right]
     assert keys[0] != keys[1]  # other paths, so another result
@@ -127,11 +145,11 @@ def test_killed_at_any_moment(tmp_path, cache, record_property):
     ``MMSEG_MARGIN_KILLS=50`` makes a longer test of it.
     """
     root = write_set(tmp_path / 'data', 40, size=(160, 120))
-    right = collect_stats(open_set(root), LABELS).stats
+    right = collect_stats(open_set(root)).stats
     rng = random.Random(0)
 
     def scan():
-        collect_stats(open_set(root), LABELS, cache, num_threads=1)
+        collect_stats(open_set(root), cache=cache, num_threads=1)
 
     def write():
         while True:
@@ -152,5 +170,5 @@ def test_killed_at_any_moment(tmp_path, cache, record_property):
         wait_for([child], 0)
         for path in cache.folder.glob('*.stats'):
             assert cache.load(path.stem) == right
-        assert collect_stats(open_set(root), LABELS, cache).stats == right
+        assert collect_stats(open_set(root), cache=cache).stats == right
     record_property('kills of a scan', KILLS)

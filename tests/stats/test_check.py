@@ -6,12 +6,15 @@ import re
 import numpy as np
 import pytest
 from mmengine.dataset import ConcatDataset
-from mmseg.registry import MODELS
 from PIL import Image
-from torch import nn
 
 from mmseg_margin.errors import DataSetError
-from mmseg_margin.stats import StatsCache, check_labels
+from mmseg_margin.functional import OffsetSettings
+from mmseg_margin.stats import (
+    StatsCache,
+    check_labels,
+    check_validation_labels,
+)
 from tests.stats.builders import (
     CLASSES,
     SIZE,
@@ -91,7 +94,7 @@ def test_likely_fix(tmp_path, values, ignore_index, fix):
     assert re.search(fix, error)
 
 
-def test_reduce_zero_label_set_for_nothing(tmp_path):
+def test_needless_reduce_zero_label(tmp_path):
     root = write_set(tmp_path, values=(0, 1, 2, 3))
     result = report_on(open_set(root, reduce_zero_label=True))
     assert result.errors == []
@@ -138,7 +141,7 @@ def test_lossy_labels_are_named(root):
         (np.inf, np.float32, '0003.png: values that are not whole numbers'),
     ],
 )
-def test_numbers_that_are_no_labels(root, value, dtype, message):
+def test_numbers_that_are_not_labels(root, value, dtype, message):
     """LoadAnnotations casts them to something in 0 to 255 in silence."""
     pixels = np.zeros(SHAPE, dtype)
     pixels[0, 0] = value
@@ -179,23 +182,72 @@ def test_absent_and_rare_classes(tmp_path):
     result = check_labels(open_set(root), model_config(), rare_share=1e-3)
     assert result.errors == []
     absent, rare = result.warnings
-    check_says(
-        absent, 'without a pixel: car', ' margin-paper:absent_class=zero'
-    )
+    check_says(absent, 'without a pixel: car', 'out of the list of classes.')
     assert 'very rare classes (share of pixels): tree (0.00016)' in rare
 
 
-@pytest.mark.parametrize('built', [False, True])
-def test_advice_that_is_followed_is_not_given(tmp_path, built):
+@pytest.mark.parametrize('policy', ['error', 'zero'])
+def test_absent_classes_of_a_loss_with_offsets(tmp_path, policy):
     root = write_set(tmp_path, values=(0, 1, 2))
-    loss = {'type': 'MarginCalibrationLoss', 'absent_class': 'zero'}
-    model = model_config((4, 255))
-    model['auxiliary_head'][0]['loss_decode'] = loss
-    if built:
-        model = nn.ModuleList([MODELS.build(loss)])
-    (warning,) = check_labels(open_set(root), model).warnings
-    check_says(warning, 'without a pixel: car', 'out of the list of classes.')
-    assert 'absent_class' not in warning
+    offsets = OffsetSettings(absent_class=policy)
+    report = check_labels(open_set(root), model_config(), offsets=offsets)
+    (text,) = report.errors if policy == 'error' else report.warnings
+    assert 'without a pixel: car' in text
+    assert ("absent_class='zero'" in text) == (policy == 'error')
+    assert len(report.errors + report.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ('settings', 'is_error', 'is_warning'),
+    [
+        ({}, True, False),
+        ({'tau': 10.0}, False, True),
+        ({'tau': 0.1}, False, False),
+        ({'largest_offset': 31.0}, False, True),
+        ({'largest_offset': 0.4}, False, False),
+    ],
+)
+def test_offsets_beyond_the_scores(tmp_path, settings, is_error, is_warning):
+    """A problem if nobody has chosen them, else a warning."""
+    root = write_set(tmp_path, values=(0, 1, 2))
+    pixels = np.zeros(SHAPE, np.uint8)
+    pixels[0, 0] = 3
+    write_label_file(root, 0, pixels)
+    offsets = OffsetSettings(**settings)
+    report = check_labels(open_set(root), model_config(), offsets=offsets)
+    found = [
+        [text for text in texts if 'largest_offset=0.4' in text]
+        for texts in (report.errors, report.warnings)
+    ]
+    assert [len(texts) for texts in found] == [is_error, is_warning]
+    for text in found[0] + found[1]:
+        check_says(text, 'class 3 (car)', 'far beyond the scores')
+
+
+def test_one_class_has_no_offsets(tmp_path):
+    dataset = open_set(write_set(tmp_path, values=(0,)), ['bg', 'fg'])
+    offsets = OffsetSettings(absent_class='zero')
+    report = check_labels(dataset, model_config(), offsets=offsets)
+    check_says(*report.errors, 'class 0 (bg) holds every labelled pixel')
+
+
+@pytest.mark.parametrize('ignore_index', [255, 0, 9])
+def test_masks_get_one_advice(tmp_path, ignore_index):
+    dataset = open_set(write_set(tmp_path, values=(0, 255)), ['bg', 'fg'])
+    report = check_labels(dataset, model_config((2, ignore_index)))
+    check_says(report.errors[-1], 'map 255 to 1 in the files')
+    assert 'list of classes' not in str(report)
+    assert 'set ignore_index' not in str(report)
+
+
+def test_validation_sets_without_labels_are_skipped(root):
+    no_path = open_set(root)
+    no_path.data_list = [{'img_path': 'a.png'}]
+    no_path.serialize_data = False
+    load_image = {'type': 'LoadImageFromFile'}
+    no_loader = open_set(root, pipeline=[load_image])
+    for dataset in (no_path, no_loader, [1, 2]):
+        assert check_validation_labels(dataset, model_config()) is None
 
 
 def test_everything_ignored(tmp_path):
@@ -213,7 +265,7 @@ def test_empty_data_set(tmp_path):
         report_on(open_set(tmp_path, serialize_data=False))
 
 
-def test_data_set_that_cannot_be_walked():
+def test_data_set_without_files():
     class Numbers(list):
         metainfo = {'classes': CLASSES}
 
@@ -242,14 +294,14 @@ def test_read_only_data_and_no_cache_folder(root, log):
     assert sorted(root.rglob('*')) == before
 
 
-def test_image_that_lies_on_its_side(root):
+def test_image_rotated_by_exif(root):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new('RGB', SHAPE).save(root / 'img' / '0000.png', exif=exif)
     assert report_on(root).errors == []
 
 
-def test_images_of_other_formats_are_not_judged(tmp_path):
+def test_images_of_other_formats_are_not_checked(tmp_path):
     root = write_set(tmp_path, 1)
     (root / 'img' / '0000.png').rename(root / 'img' / '0000.tif')
     (root / 'img' / '0000.tif').write_bytes(b'of a kind Pillow cannot read')

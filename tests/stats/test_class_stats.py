@@ -95,7 +95,7 @@ def test_files_that_are_no_statistics(tmp_path, text):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(MissingFileError, match=r'x.json are not there: write'):
+    with pytest.raises(MissingFileError, match=r'x.json does not exist'):
         ClassStats.from_json(tmp_path / 'x.json')
 
 

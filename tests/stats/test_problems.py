@@ -1,4 +1,4 @@
-"""Files that would block or fill the memory are named, not read."""
+"""Files that would block or fill the memory are reported, not read."""
 
 import os
 import shutil

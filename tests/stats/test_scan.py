@@ -18,7 +18,6 @@ from tests.layouts import make_ade20k, make_voc2012
 from tests.processes import FORK, wait_for
 from tests.stats.builders import (
     CLASSES,
-    LABELS,
     PIPELINE,
     check_scan,
     open_set,
@@ -77,7 +76,7 @@ def test_camvid():
     dataset = open_set(CAMVID, None, PIPELINE, '.jpg', CamVidDataset, folders)
     some = list(range(0, 367, 30))
     check_scan(Subset(dataset, some), [dataset.get_subset(some)])
-    stats, problems = collect_stats(dataset, LABELS)
+    stats, problems, _ = collect_stats(dataset)
     assert not problems
     assert stats.provenance.files == 367
     share = 100 * np.array(stats.counts) / stats.total
@@ -88,7 +87,7 @@ def test_camvid():
 def test_any_number_of_threads_counts_the_same(tmp_path):
     dataset = open_set(write_set(tmp_path, 40))
     first, *others = (
-        collect_stats(dataset, LABELS, num_threads=threads).stats
+        collect_stats(dataset, num_threads=threads).stats
         for threads in (1, 2, 7)
     )
     assert others == [first, first]
@@ -117,7 +116,7 @@ def test_ctrl_c_stops_it_at_once(tmp_path):
         # A shell's background jobs start with the signal ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            collect_stats(dataset, LABELS)
+            collect_stats(dataset)
         except KeyboardInterrupt:
             os._exit(7)
 

@@ -10,7 +10,7 @@ from PIL import Image
 from mmseg_margin.stats import ClassStats
 from tests.commands import TOOLS, call, run_python
 from tests.layouts import make_voc2012
-from tests.small_training import training_config
+from tests.small_training import add_validation, training_config
 from tests.stats.builders import (
     count_pixel_by_pixel,
     open_set,
@@ -28,11 +28,14 @@ def run(tmp_path, capsys, monkeypatch):
     """The tool on a small config or another: exit code, what it said."""
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
 
-    def run_tool(root, *flags, config=tmp_path / 'config.py'):
+    def run_tool(root, *flags, config=tmp_path / 'config.py', options=()):
         training = training_config(root, tmp_path)
+        if 'val_dataloader.dataset.data_root' in options:
+            add_validation(training, 1)
         loader = training.train_dataloader
         repeated = {'type': 'RepeatDataset', 'times': 3}
         loader.dataset = {**repeated, 'dataset': loader.dataset}
+        training.merge_from_dict(dict(options))
         training.dump(tmp_path / 'config.py')
         return call(capsys, 'class_stats', config, *flags)
 
@@ -65,6 +68,52 @@ def test_bad_labels_give_the_report_and_an_exit_code(run, tmp_path):
     assert '0002.png: 77' in text
     assert 'likely fix' in text
     assert 'rho_0k' in text
+
+
+@pytest.mark.parametrize(
+    ('loss', 'title'),
+    [
+        ({'type': 'MarginCalibrationLoss'}, 'tau=10, upsilon=1'),
+        ({'type': 'MarginCalibrationLoss', 'tau': 3.0}, 'tau=3, upsilon=1'),
+        ({'type': 'CrossEntropyLoss'}, None),
+        ('margin-authors:largest_offset=0.4', 'largest_offset=0.4'),
+        ('ce', None),
+    ],
+)
+def test_offsets_are_those_of_the_training(run, tmp_path, loss, title):
+    """Of the loss in the config, or of that in its place."""
+    root = write_set(tmp_path / 'data')
+    options = {'model.decode_head.loss_decode': loss}
+    if isinstance(loss, str):
+        options = {'custom_hooks.0': {'type': 'SwapLossHook', 'loss': loss}}
+    code, text = run(root, options=options)
+    assert code == 0
+    assert ('rho_0k' in text) == (title is not None)
+    assert ('margin-offsets for ' + (title or '')) in text or title is None
+    assert 'for tau=7' in run(root, '--tau', 7, options=options)[1]
+
+
+def test_masks_have_a_plot_and_one_advice(run, tmp_path):
+    root = write_set(tmp_path / 'data', values=(0, 255))
+    plot = tmp_path / 'plot.png'
+    code, text = run(root, '--plot', plot)
+    assert code == 1
+    assert plot.exists()
+    assert text.count('likely fix') == 1
+
+
+@pytest.mark.parametrize('there', [True, False])
+def test_labels_of_the_validation_set(run, tmp_path, there):
+    root = write_set(tmp_path / 'data')
+    other = tmp_path / 'other'
+    if there:
+        write_set(other, 3)
+        write_label_file(other, 2, np.full((32, 48), 77, np.uint8))
+    options = {'val_dataloader.dataset.data_root': str(other)}
+    code, text = run(root, options=options)
+    assert code == there
+    assert ('of the validation set, 3 files' in text) == there
+    assert ('validation set were not checked: The data' in text) != there
 
 
 @pytest.mark.parametrize('split', ['train', 'val'])

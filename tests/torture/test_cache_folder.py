@@ -1,4 +1,4 @@
-"""A cache folder into which others write: nothing believed, nothing lost.
+"""A cache folder that others write to: nothing forged is used or lost.
 
 ``MMSEG_MARGIN_FLIPS=1000`` makes a longer test of it.
 """
@@ -24,7 +24,7 @@ def cache(tmp_path):
     return cache
 
 
-def test_no_flipped_bit_is_believed(cache, record_property):
+def test_no_flipped_bit_is_accepted(cache, record_property):
     path = cache.path_of(KEY)
     content = path.read_bytes()
     bits = range(8 * len(content))
@@ -50,7 +50,7 @@ PLANTED = {
 def test_strange_files_are_neither_read_nor_written(
     cache, tmp_path, kind, record_property
 ):
-    """Each instead of the file that the next run would look for."""
+    """Each in place of the file that the next run would read."""
     path, stranger = cache.path_of(KEY), tmp_path / 'stranger'
     before = path.read_bytes()
     path.rename(stranger)
@@ -68,7 +68,7 @@ def test_strange_files_are_neither_read_nor_written(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root, to be another user')
 def test_files_of_another_user(tmp_path, monkeypatch, record_property):
-    """Not believed in the user's own folder; their drafts are left alone."""
+    """Ignored in the user's own folder; their drafts are left alone."""
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     cache = StatsCache()
     cache.store(STATS)

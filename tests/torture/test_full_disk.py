@@ -26,7 +26,7 @@ from tests.commands import TOOLS, run_python
 from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
 from tests.small_training import training_config
-from tests.stats.builders import LABELS, open_set, write_set
+from tests.stats.builders import open_set, write_set
 from tests.test_checkpoints import load
 from tools.converters.camvid import convert_camvid
 
@@ -145,9 +145,9 @@ def test_cache_on_a_full_disk_does_not_stop_a_scan(
     MMLogger.get_instance('full disk', log_file=str(log))
     root = write_set(tmp_path / 'data')
     fill(disk)
-    right = collect_stats(open_set(root), LABELS).stats
+    right = collect_stats(open_set(root)).stats
     cache = StatsCache(disk / 'cache')
-    assert collect_stats(open_set(root), LABELS, cache).stats == right
+    assert collect_stats(open_set(root), cache=cache).stats == right
     assert 'No space left' in log.read_text()
     assert list(disk.rglob('*.*')) == []
     record_property('full disks', 1)

@@ -1,4 +1,4 @@
-"""Hostile label files: counted right or reported by name, never worse.
+"""Hostile label files: counted correctly or reported by name.
 
 ``MMSEG_MARGIN_FUZZ=10000`` makes a longer test of it.
 """
@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmseg_margin.stats import LabelRange
 from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Problem
-from mmseg_margin.stats.scan import scan
+from mmseg_margin.stats.scan import LabelRange, scan
 from tests.stats.builders import open_set
 from tests.torture.hostile_labels import LabelFile, label_files
 
@@ -35,7 +34,7 @@ MOST_MEMORY = 3 << 30
 
 
 def count_with_pillow(content: bytes) -> np.ndarray | None:
-    """What Pillow alone makes of it, (256,); None if it refuses."""
+    """The histogram by Pillow alone, (256,); None if it refuses."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.format == 'EPS':
@@ -46,7 +45,7 @@ def count_with_pillow(content: bytes) -> np.ndarray | None:
     if pixels.ndim != 2:
         return None
     if pixels.dtype.kind == 'f' or pixels.min() < 0:
-        # What no byte can hold is reported, but it is not counted.
+        # Values that do not fit into a byte are reported, but not counted.
         pixels = pixels[(pixels >= 0) & (pixels < 256)]
     with np.errstate(invalid='ignore'):
         return np.bincount(pixels.astype(np.uint8).ravel(), minlength=256)
@@ -63,7 +62,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings('ignore')
-def test_counted_right_or_reported_by_name(folder, record_property):
+def test_counted_correctly_or_reported_by_name(folder, record_property):
     tried: Counter = Counter()
     dataset = open_set(folder, pipeline=[{'type': 'LoadAnnotations'}])
     samples = list_annotations(dataset)
@@ -81,12 +80,12 @@ def test_counted_right_or_reported_by_name(folder, record_property):
         expected = np.zeros(256, np.int64)
         for index, file in enumerate(files):
             (folder / 'ann' / f'{index:04d}.png').write_bytes(file.content)
-        sums, problems = scan(samples, LabelRange(None), num_threads=2)
+        result = scan(samples, LabelRange(None), num_threads=2)
         named = '\n'.join(
             text
             for kind in NOT_COUNTED
-            if kind in problems
-            for _, text in problems[kind].first
+            if kind in result.problems
+            for _, text in result.problems[kind].first
         )
         for index, file in enumerate(files):
             by_pillow = count_with_pillow(file.content)
@@ -94,11 +93,11 @@ def test_counted_right_or_reported_by_name(folder, record_property):
             if file.pixels is not None:
                 assert not is_named
                 by_pillow = np.bincount(file.pixels.ravel(), minlength=256)
-            tried['reported by name' if is_named else 'counted right'] += 1
+            tried['reported by name' if is_named else 'counted correctly'] += 1
             if not is_named:
                 assert by_pillow is not None
                 expected += by_pillow
-        np.testing.assert_array_equal(sums[3], expected)
+        np.testing.assert_array_equal(result.sums[3], expected)
 
     check()
     assert tried.total() >= NUM_FILES

@@ -1,4 +1,4 @@
-"""Statistics that lie: refused in a sentence that names the file, or true.
+"""Forged statistics: refused in a sentence that names the file, or valid.
 
 ``MMSEG_MARGIN_FUZZ_STATISTICS=1000`` makes a longer test of it.
 """
@@ -41,8 +41,10 @@ VALUES = st.recursive(
 
 @st.composite
 def statistics_texts(draw: st.DrawFn) -> str:
-    """A good file with a few lies in it, or with damage, or anything."""
-    kind = draw(st.sampled_from(['lie', 'lie', 'names', 'damage', 'nested']))
+    """A good file with a few false values, or with damage, or anything."""
+    kind = draw(
+        st.sampled_from(['false', 'false', 'names', 'damage', 'nested'])
+    )
     if kind == 'nested':
         value = draw(st.sampled_from(['[', '{"counts":', '[[0],']))
         return value * draw(st.integers(1, 30_000))
@@ -54,7 +56,7 @@ def statistics_texts(draw: st.DrawFn) -> str:
         data.update(
             classes=names, counts=counts, images=counts, image_pixels=counts
         )
-    for _ in range(draw(st.integers(0, 3)) if kind == 'lie' else 0):
+    for _ in range(draw(st.integers(0, 3)) if kind == 'false' else 0):
         place = draw(st.sampled_from([data, data, data['provenance']]))
         name = draw(st.one_of(st.sampled_from(sorted(place)), TEXTS))
         inner = place.get(name)
@@ -84,7 +86,7 @@ def check_use(stats: ClassStats) -> None:
 
 
 @pytest.mark.filterwarnings('ignore')
-def test_refused_by_name_or_true(tmp_path, record_property):
+def test_refused_by_name_or_valid(tmp_path, record_property):
     tried: Counter = Counter()
     path = tmp_path / 'stats.json'
 
@@ -108,8 +110,8 @@ def test_refused_by_name_or_true(tmp_path, record_property):
         else:
             assert stats.to_dict() == json.loads(text)
             check_use(stats)
-        tried['refused by name' if refusal else 'true'] += 1
-        # The same as a file of the cache: never believed, never fatal.
+        tried['refused by name' if refusal else 'valid'] += 1
+        # The same as a file of the cache: never accepted, never fatal.
         key = path.stem
         assert StatsCache(tmp_path).load(key) is None
 

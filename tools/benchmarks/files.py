@@ -13,9 +13,9 @@ from mmengine.registry import init_default_scope
 from rich.console import Console
 from rich.table import Table
 
-from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
+from mmseg_margin.stats import StatsCache, collect_stats
 from mmseg_margin.stats.annotations import file_states, list_annotations
-from mmseg_margin.stats.scan import scan
+from mmseg_margin.stats.scan import LabelRange, scan
 
 from .scan_labels import (
     NUM_CLASSES,
@@ -86,6 +86,6 @@ def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
     timed('reading, one thread', lambda: scan(samples, labels, 1))
     wait_until_cached()
     store = StatsCache(cache)
-    collect_stats(dataset, labels, store)
-    timed('a second run', lambda: collect_stats(dataset, labels, store).stats)
+    collect_stats(dataset, cache=store)
+    timed('a second run', lambda: collect_stats(dataset, cache=store).stats)
     return results

@@ -18,9 +18,9 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from mmseg_margin.stats import LabelRange, StatsCache, collect_stats
+from mmseg_margin.stats import StatsCache, collect_stats
 from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.scan import default_threads, scan
+from mmseg_margin.stats.scan import LabelRange, default_threads, scan
 
 from .scan_labels import (
     NUM_CLASSES,
@@ -126,7 +126,7 @@ def measure_folder(folder: Path, repeats: int) -> None:
     milliseconds = []
     for _ in range(repeats):
         start = time.process_time()
-        sums, _ = scan(samples, LabelRange(None), num_threads=1)
+        sums = scan(samples, LabelRange(None), num_threads=1).sums
         seconds = time.process_time() - start
         milliseconds.append(1e3 * seconds / len(samples))
     median = statistics.median(milliseconds)
@@ -183,7 +183,7 @@ def measure_cache(root: Path, folder: Path) -> list[float]:
     for _ in range(2):
         dataset = open_labels(root, WITH_IMAGES)
         start = time.perf_counter()
-        collect_stats(dataset, LabelRange(None), StatsCache(folder))
+        collect_stats(dataset, cache=StatsCache(folder))
         seconds.append(time.perf_counter() - start)
     return seconds
 

@@ -1,16 +1,24 @@
-"""Decoding against mmcv's, which ``LoadAnnotations`` uses."""
+"""Decoding against mmcv's, and loading against the real pipeline."""
+
+import tempfile
 
 import mmcv
 import numpy as np
 import pytest
+from mmseg.datasets.transforms import LoadAnnotations
+from mmseg.registry import TRANSFORMS
 from PIL import Image
 
-from mmseg_margin.stats.histogram import (
-    NotAnIndexMapError,
-    count_values,
-    decode,
+from mmseg_margin.stats.label_files import count_values, decode
+from mmseg_margin.stats.problems import NotAnIndexMapError
+from tests.stats.builders import (
+    check_scan,
+    encode,
+    encode_palette,
+    open_set,
+    write_label_file,
+    write_png,
 )
-from tests.stats.builders import encode, encode_palette, write_png
 
 RNG = np.random.default_rng(0)
 
@@ -74,7 +82,7 @@ def test_values_that_no_byte_can_hold(dtype, values, outside):
 
 @pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
 def test_colours_are_no_class_indices(mode):
-    with pytest.raises(NotAnIndexMapError, match='channels instead of one'):
+    with pytest.raises(NotAnIndexMapError, match='channels, not one'):
         decode(encode(np.asarray(Image.new(mode, (8, 8)))))
 
 
@@ -84,3 +92,56 @@ def test_arrays_of_any_shape_and_type(shape, dtype):
     values = RNG.integers(0, 256, shape).astype(dtype)[..., ::2]
     expected = np.bincount(values.astype(int).ravel(), minlength=256)
     np.testing.assert_array_equal(count_values(values).histogram, expected)
+
+
+@TRANSFORMS.register_module()
+class LoadAnnotationsPlusOne(LoadAnnotations):
+    """A subclass of a user, which does something else to pixels."""
+
+    def _load_seg_map(self, results):
+        super()._load_seg_map(results)
+        labels = results['gt_seg_map'].astype(np.int64)
+        results['gt_seg_map'] = (labels + 1) % 4
+
+
+@TRANSFORMS.register_module()
+class LoadColours(LoadAnnotations):
+    """Three-channel labels: the class is the sum of the channels."""
+
+    def _load_seg_map(self, results):
+        self.imdecode_backend = 'cv2'
+        super()._load_seg_map(results)
+        results['gt_seg_map'] = results['gt_seg_map'].sum(-1) % 4
+
+
+@pytest.mark.parametrize(
+    ('transform', 'suffix'),
+    [
+        ({'type': 'LoadAnnotationsPlusOne'}, '.png'),
+        ({'type': 'LoadColours'}, '.png'),
+        ({'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}, '.png'),
+        (
+            {'type': 'LoadBiomedicalAnnotation', 'decode_backend': 'numpy'},
+            '.npy',
+        ),
+    ],
+)
+def test_other_loading_transforms_are_run(root, transform, suffix):
+    for index in range(6):
+        if transform['type'] == 'LoadColours':
+            colours = np.full((32, 48, 3), index // 2, dtype=np.uint8)
+            write_label_file(root, index, colours)
+        volume = np.full((5, 6, 7), index % 3, dtype=np.int16)
+        np.save(root / 'ann' / f'{index:04d}.npy', volume)
+    pipeline = [{'type': 'LoadImageFromFile'}, transform]
+    dataset = open_set(root, pipeline=pipeline, seg_map_suffix=suffix)
+    assert not check_scan(dataset).problems
+
+
+def test_no_temporary_folder_is_needed(root, monkeypatch):
+    def fail(*args, **kwargs):
+        raise FileNotFoundError('No usable temporary directory found')
+
+    for name in ('gettempdir', 'mkstemp', 'mkdtemp', 'TemporaryDirectory'):
+        monkeypatch.setattr(tempfile, name, fail)
+    assert not check_scan(open_set(root)).problems

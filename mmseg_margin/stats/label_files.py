@@ -1,0 +1,214 @@
+"""From a label file, or any loading transform, to a 256-bin histogram.
+
+``LoadAnnotations`` is run once, on a label that holds all 256 values; the
+table that results is applied to the histogram of each file. Pillow decodes the
+files as it does for ``LoadAnnotations``: palettes give indices, wider integers
+wrap to uint8. Any other loading transform is run itself.
+"""
+
+import copy
+import io
+import os
+import threading
+from typing import Any, NamedTuple
+
+import mmengine.fileio as fileio
+import numpy as np
+from mmcv.transforms import LoadImageFromFile
+from mmseg.datasets.transforms import LoadAnnotations
+from numpy.typing import NDArray
+from PIL import Image
+
+from .problems import NotAnIndexMapError, check_file
+
+NUM_VALUES = 256
+LOSSY_FORMATS = ('JPEG', 'MPO')
+UPSTREAM_PACKAGES = ('mmcv', 'mmseg')
+COLOUR_CHANNELS = (3, 4)
+ALL_VALUES = 'mmseg_margin_all_values'
+
+Info = dict[str, Any]
+Histogram = NDArray[np.int64]  # pixels of each value, shape (256,)
+
+
+class DecodedLabel(NamedTuple):
+    """What a label file holds."""
+
+    histogram: Histogram
+    size: tuple[int, int] | None = None  # width and height, if known
+    wrapped: bool = False  # values above 255 were counted modulo 256
+    outside: tuple[int, ...] = ()  # other values, which were not counted
+    lossy: bool = False  # of a lossy file format
+
+
+# What the pipeline delivers, and what the file holds.
+LoadedLabel = tuple[Histogram, DecodedLabel]
+
+
+def decode(content: bytes) -> DecodedLabel:
+    """Decode one file. Pillow's limit on pixels raises, as in training."""
+    with Image.open(io.BytesIO(content)) as image:
+        if image.format == 'EPS':
+            raise NotAnIndexMapError('a PostScript program, which is not run')
+        check_channels(len(image.getbands()))
+        if image.mode in ('L', 'P'):  # most labels; counted without a copy
+            label = _count(image)
+        else:
+            label = count_values(np.asarray(image), wrap=True)
+        return label._replace(
+            size=image.size, lossy=image.format in LOSSY_FORMATS
+        )
+
+
+def count_values(labels: NDArray, wrap: bool = False) -> DecodedLabel:
+    """The histogram of labels of any shape and type, fastest for uint8.
+
+    With ``wrap``, non-negative integers are cast to uint8, as by
+    ``LoadAnnotations``.
+    """
+    if labels.dtype == np.uint8:
+        return _count(Image.fromarray(labels.reshape(1, -1)))
+    if wrap and labels.dtype.kind != 'f' and labels.min(initial=0) >= 0:
+        label = count_values(labels.astype(np.uint8))
+        return label._replace(wrapped=bool(labels.max(initial=0) > 255))
+    values, numbers = np.unique(labels, return_counts=True)
+    if not (np.isfinite(values) & (values == np.rint(values))).all():
+        raise NotAnIndexMapError('values that are not whole numbers')
+    is_byte = (values >= 0) & (values < NUM_VALUES)
+    counts = np.zeros(NUM_VALUES, dtype=np.int64)
+    counts[values[is_byte].astype(np.int64)] = numbers[is_byte]
+    outside = tuple(int(value) for value in values[~is_byte])
+    return DecodedLabel(counts, outside=outside)
+
+
+def check_channels(number: int) -> None:
+    """Raise unless there is a single channel."""
+    if number > 1:
+        raise NotAnIndexMapError(f'{number} channels, not one class index')
+
+
+def _count(image: Image.Image) -> DecodedLabel:
+    return DecodedLabel(np.array(image.histogram(), dtype=np.int64))
+
+
+class LabelSource(NamedTuple):
+    """Where a label comes from."""
+
+    mapping: str  # from stored to delivered values, in words
+    label_file: str | None = None  # local; determines the label with mapping
+    image_file: str | None = None  # local; its header gives its size
+
+
+class PipelineLoader:
+    """Runs a pipeline in many threads until it has delivered a label."""
+
+    def __init__(self, transforms: list[Any]) -> None:
+        self._transforms = transforms
+        self._of_thread = threading.local()
+
+    def source(self, info: Info) -> LabelSource:
+        """Where the label of one sample comes from."""
+        return LabelSource(
+            ' -> '.join(type(x).__name__ for x in self._transforms)
+        )
+
+    def load(self, info: Info, source: LabelSource) -> LoadedLabel:
+        """The label of one sample as the training pipeline delivers it."""
+        if not hasattr(self._of_thread, 'transforms'):
+            # Transforms are written for worker processes, not for threads.
+            self._of_thread.transforms = copy.deepcopy(self._transforms)
+        path = info.get('seg_map_path')
+        if path and os.path.exists(path):
+            check_file(path)
+        results = copy.deepcopy(info)
+        for transform in self._of_thread.transforms:
+            results = transform(results)
+            if 'gt_seg_map' in results:
+                labels = np.asarray(results['gt_seg_map'])
+                if labels.ndim == 3 and labels.shape[-1] in COLOUR_CHANNELS:
+                    check_channels(labels.shape[-1])
+                label = count_values(labels)
+                return label.histogram, label
+        raise LookupError('no transform of the pipeline loads gt_seg_map')
+
+
+class FileLoader(PipelineLoader):
+    """``LoadAnnotations`` with Pillow, applied to the histogram."""
+
+    def __init__(self, transform: LoadAnnotations, image_loader: Any) -> None:
+        self._transform = transform
+        self._labels_are_local = _reads_local_files(transform)
+        self._images_are_local = type(
+            image_loader
+        ) is LoadImageFromFile and _reads_local_files(image_loader)
+        self._tables: dict[str, NDArray[np.uint8]] = {}
+
+    def source(self, info: Info) -> LabelSource:
+        label, image = info.get('seg_map_path'), info.get('img_path')
+        return LabelSource(
+            f'LoadAnnotations(reduce_zero_label='
+            f'{info.get("reduce_zero_label")}, '
+            f'label_map={info.get("label_map")})',
+            _if_local(label) if self._labels_are_local else None,
+            _if_local(image) if self._images_are_local else None,
+        )
+
+    def load(self, info: Info, source: LabelSource) -> LoadedLabel:
+        if source.label_file is not None:
+            check_file(source.label_file, is_label=True)
+        path = info['seg_map_path']
+        content = fileio.get(path, self._transform.backend_args)
+        if content is None:  # the LMDB backend's answer to a missing key
+            raise FileNotFoundError(path)
+        if not content:
+            raise OSError('the file is empty')
+        stored = decode(content)
+        if source.mapping not in self._tables:
+            self._tables[source.mapping] = self._values_delivered(info)
+        table = self._tables[source.mapping]
+        delivered = np.bincount(table, stored.histogram, NUM_VALUES)
+        return delivered.astype(np.int64), stored
+
+    def _values_delivered(self, info: Info) -> NDArray[np.uint8]:
+        """What the transform makes of the 256 values, shape (256,)."""
+        fileio.register_backend(ALL_VALUES, _AllValues, force=True)
+        probe = copy.copy(self._transform)
+        probe.backend_args = {'backend': ALL_VALUES}
+        return probe({**info, 'seg_fields': []})['gt_seg_map'].ravel()
+
+
+class _AllValues(fileio.LocalBackend):
+    """A file backend whose only file is a label with each value once."""
+
+    def get(self, filepath: object) -> bytes:
+        values = np.arange(NUM_VALUES, dtype=np.uint8).reshape(16, 16)
+        file = io.BytesIO()
+        Image.fromarray(values).save(file, 'PNG')
+        return file.getvalue()
+
+
+def fastest_loader(transforms: list[Any]) -> PipelineLoader:
+    """The fastest loader that delivers the labels of a pipeline."""
+    image_loader = None
+    for transform in transforms:
+        if type(transform).__module__.split('.')[0] not in UPSTREAM_PACKAGES:
+            break
+        if isinstance(transform, LoadImageFromFile):
+            image_loader = transform
+        if type(transform) is LoadAnnotations:
+            if transform.imdecode_backend == 'pillow':
+                return FileLoader(transform, image_loader)
+            break
+    return PipelineLoader(transforms)
+
+
+def _reads_local_files(transform: Any) -> bool:
+    """Whether paths without a prefix are on this machine."""
+    backend = fileio.get_file_backend(
+        '', backend_args=transform.backend_args, enable_singleton=True
+    )
+    return isinstance(backend, fileio.LocalBackend)
+
+
+def _if_local(path: str | None) -> str | None:
+    return path if path and '://' not in path else None
