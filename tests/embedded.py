@@ -1,4 +1,4 @@
-"""Pictures of the embedded data set, as tensors."""
+"""Images of the embedded data set as tensors."""
 
 import functools
 
