@@ -6,13 +6,8 @@ from pathlib import Path
 from tests.commands import run_python
 
 DOCS = Path(__file__).parents[1] / 'docs'
-CELLS = [
-    cell
-    for cell in json.loads((DOCS / 'tutorial.ipynb').read_text('utf-8'))[
-        'cells'
-    ]
-    if cell['cell_type'] == 'code'
-]
+NOTEBOOK = json.loads((DOCS / 'tutorial.ipynb').read_text('utf-8'))
+CELLS = [cell for cell in NOTEBOOK['cells'] if cell['cell_type'] == 'code']
 
 
 def test_the_code_runs_from_top_to_bottom(tmp_path):
@@ -29,9 +24,8 @@ def test_the_code_runs_from_top_to_bottom(tmp_path):
 
 
 def test_it_is_committed_with_outputs_and_pictures():
-    assert [cell['execution_count'] for cell in CELLS] == [
-        *range(1, len(CELLS) + 1)
-    ]
+    counts = [cell['execution_count'] for cell in CELLS]
+    assert counts == [*range(1, len(CELLS) + 1)]
     outputs = [output for cell in CELLS for output in cell['outputs']]
     assert not [o for o in outputs if o['output_type'] == 'error']
     assert sum('image/png' in o.get('data', {}) for o in outputs) == 3
