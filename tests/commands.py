@@ -1,4 +1,4 @@
-"""Commands as users give them, in this process or in one of their own."""
+"""Run commands as users do, in this process or in a new one."""
 
 import functools
 import os
@@ -17,29 +17,29 @@ TOOLS = Path(__file__).parents[1] / 'tools'
 
 @functools.cache
 def load_tool(name: str) -> dict[str, Any]:
-    """What stands in the file of a tool, by name."""
+    """The global names of a tool's file, with their values."""
     return runpy.run_path(str(TOOLS / f'{name}.py'))
 
 
 def call(
     capsys: pytest.CaptureFixture, tool: str, *arguments: Any
 ) -> tuple[int, str]:
-    """A tool in this process: its exit code and what it said."""
+    """Run a tool in this process; return its exit code and output."""
     capsys.readouterr()
     code: Any = 0
     try:
         load_tool(tool)['main']([str(argument) for argument in arguments])
     except SystemExit as stop:
         code = stop.code
-    said = capsys.readouterr()
-    return code, said.out + said.err
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
 
 
 def run(
     command: Sequence[Any], folder: Path, **environment: str
 ) -> tuple[int, str]:
-    """A process of its own: its exit code and what it said."""
-    done = subprocess.run(
+    """Run a command in a new process; return its exit code and output."""
+    process = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
         env=os.environ | {'OMP_NUM_THREADS': '1'} | environment,
@@ -49,7 +49,7 @@ def run(
         timeout=300,
         check=False,
     )
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 def run_python(

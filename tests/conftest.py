@@ -1,4 +1,4 @@
-"""Settings of all tests."""
+"""Settings for all tests."""
 
 import gc
 import os
@@ -18,8 +18,8 @@ os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 # The data sets of the tests are younger than what the cache would trust.
 collect.SAFE_AGE_NS = -(10**12)
 
-# mmengine formats the config of every runner four times, which is most of
-# the time of a test that builds one.
+# mmengine formats the config of every runner four times, which would take
+# most of the time of a test that builds one.
 format_code, formatted = yapf_api.FormatCode, {}
 
 
@@ -31,7 +31,7 @@ def format_once(text: str, **style: Any) -> tuple[str, bool]:
 
 yapf_api.FormatCode = format_once
 
-# How fast a machine is, or how busy, says nothing about the code.
+# The time of an example depends on the machine.
 settings.register_profile(
     'any-machine',
     deadline=None,
@@ -41,10 +41,10 @@ settings.load_profile('any-machine')
 
 
 def pytest_collection_finish() -> None:
-    """Keep the imported modules out of what is searched for garbage.
+    """Exclude the imported modules from garbage collection.
 
-    mmengine collects garbage for every data set that it builds, and there are
-    a million objects to look at: most of the time of many tests.
+    mmengine collects garbage for every data set that it builds; visiting a
+    million objects each time would dominate the time of many tests.
     """
     gc.collect()
     gc.freeze()

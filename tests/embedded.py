@@ -1,4 +1,4 @@
-"""Pictures of the embedded data set, as tensors."""
+"""Images of the embedded data set as tensors."""
 
 import functools
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tools.instrument_synthesis import render, sample_scene
+from tools.instrument_synthesis import draw_image
 
 
 @functools.cache
@@ -14,10 +14,7 @@ def embedded_batch(
     number: int, width: int = 48, height: int = 40
 ) -> tuple[Tensor, Tensor]:
     """Images (N, 3, H, W) around zero, and labels (N, H, W)."""
-    pairs = [
-        render(sample_scene(0, 'train', i, width / height), width, height)
-        for i in range(number)
-    ]
+    pairs = [draw_image(0, 'train', i, width, height) for i in range(number)]
     images, labels = map(np.stack, zip(*pairs, strict=True))
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
     return pixels / 64 - 2, torch.from_numpy(labels).long()

@@ -1,6 +1,6 @@
-"""Tiny data sets in the true folder layout of the real ones.
+"""Tiny data sets in the folder layouts of the real ones.
 
-Every maker takes the folder that the configs call ``data_root``, the number
+Every function takes the folder that the configs call ``data_root``, the number
 of images per split and their size as (width, height), and returns the folder.
 Every label file holds every class, and void where the real files have it.
 """
@@ -62,8 +62,8 @@ def write_pairs(
 ) -> Path:
     """Write n images and labels of each split, each with its own content.
 
-    Their paths are patterns with ``{split}``, the number ``{i}`` and, for
-    those who have cities, ``{city}``.
+    Their paths are patterns with ``{split}``, the number ``{i}`` and, where
+    the layout has cities, ``{city}``.
     """
     numbers = [(split, i) for split in splits for i in range(n)]
     for seed, (split, i) in enumerate(numbers):
@@ -82,7 +82,7 @@ make_ade20k = partial(
     splits=('training', 'validation'),
     values=range(151),
 )
-# Four classes in the layout that recipes by config alone have.
+# Four classes in the layout of the data sets defined by a config only.
 make_folders = partial(
     write_pairs,
     image='images/{split}/{i}.jpg',
@@ -129,7 +129,7 @@ make_camvid_segnet = partial(
 def make_cityscapes(
     root: Path, n: int = 2, size: Size = (64, 32), coarse: bool = False
 ) -> Path:
-    """Fine train and val, and the coarse ``train_extra`` when asked for."""
+    """Fine train and val labels, optionally the coarse ``train_extra``."""
     kinds = {'gtFine': ('train', 'val')}
     if coarse:
         kinds['gtCoarse'] = ('train_extra',)

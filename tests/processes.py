@@ -1,4 +1,4 @@
-"""Functions in forked processes, where nothing has to be imported again."""
+"""Run functions in forked processes, which have nothing to import."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ def run_ranks(
     *args: Any,
     seconds: float = 120,
 ) -> list[Any]:
-    """What ``function(*args)`` returns on each rank of a gloo group."""
+    """The results of ``function(*args)`` on each rank of a gloo group."""
     folder.mkdir()
     ranks = [
         FORK.Process(
@@ -38,8 +38,8 @@ def run_ranks(
 def run_tool(
     main: Callable[[list[str]], None], arguments: Sequence[str], log: Path
 ) -> None:
-    """The body of a forked process: a tool, with its output in a file."""
-    torch.set_num_threads(1)  # threads of the parent do not exist here
+    """Run a tool in a forked process and write its output to a file."""
+    torch.set_num_threads(1)  # the parent's threads do not survive a fork
     with log.open('w') as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
@@ -47,14 +47,14 @@ def run_tool(
 
 
 def fork(function: Callable[..., Any], *args: Any) -> Any:
-    """A process of its own that is at work on a function."""
+    """Start a function in a forked process."""
     process = FORK.Process(target=function, args=args)
     process.start()
     return process
 
 
 def wait_for(processes: Sequence[Any], seconds: float) -> list[int | None]:
-    """The exit codes; what takes longer is killed."""
+    """The exit codes; processes that exceed the limit are killed."""
     deadline = time.monotonic() + seconds
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
@@ -66,9 +66,9 @@ def wait_for(processes: Sequence[Any], seconds: float) -> list[int | None]:
 def _run_rank(
     rank: int, world_size: int, function: Any, folder: Path, args: tuple
 ) -> None:
-    torch.set_num_threads(1)  # threads of the parent do not exist here
+    torch.set_num_threads(1)  # the parent's threads do not survive a fork
     os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world_size))
-    # Before a Runner is made, because mmengine would look for CUDA devices.
+    # Before the Runner, whose own initialisation needs a CUDA device.
     distributed.init_process_group(
         'gloo',
         init_method=f'file://{folder}/store',

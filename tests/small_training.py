@@ -1,4 +1,4 @@
-"""A training that takes milliseconds an iteration, as a config."""
+"""The config of a training whose iterations take milliseconds."""
 
 import uuid
 from pathlib import Path
@@ -14,7 +14,7 @@ import mmseg_margin  # noqa: F401  (registers hooks and losses)
 from tests.stats.builders import write_set
 
 CLASSES = ('sky', 'road', 'tree', 'car')
-# Norms and dropout that draw nothing from other samples of the batch.
+# Group norm, so that a sample does not depend on the rest of its batch.
 NETWORK = {
     'type': 'UNet',
     'base_channels': 4,
@@ -136,7 +136,7 @@ def training_config(
 
 
 def add_validation(config: Config, interval: int) -> None:
-    """Validate on the training images, every so many iterations."""
+    """Validate on the training images, every ``interval`` iterations."""
     config.val_cfg = {'type': 'ValLoop'}
     config.val_evaluator = {'type': 'IoUMetric'}
     config.val_dataloader = {
@@ -149,7 +149,7 @@ def add_validation(config: Config, interval: int) -> None:
 
 @METRICS.register_module()
 class FallingMetric(BaseMetric):
-    """Every validation is better than the one before."""
+    """A metric that falls by one with every validation."""
 
     score = 0
 
@@ -162,7 +162,7 @@ class FallingMetric(BaseMetric):
 
 
 def keep_last_and_best(config: Config, interval: int) -> None:
-    """One checkpoint of each kind, both written every so many iterations."""
+    """Keep the last and the best checkpoint, written at every validation."""
     add_validation(config, interval)
     config.val_evaluator = {'type': 'FallingMetric'}
     config.default_hooks.checkpoint.update(
@@ -171,7 +171,7 @@ def keep_last_and_best(config: Config, interval: int) -> None:
 
 
 def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
-    """A config file with all splits; training and validation on one set."""
+    """Write a config file whose train and val splits share a data set."""
     root = write_set(path.parent / 'data', 6)
     config = training_config(root, path.parent, **settings)
     config.test_cfg = {'type': 'TestLoop'}
@@ -189,15 +189,15 @@ def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
 
 
 def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:
-    """The weights at the end.
+    """Train and return the final weights.
 
-    The runner does not see the config as a whole, which mmengine would format
-    for every checkpoint, at many times the cost of an iteration.
+    The runner gets the parts of the config, because mmengine would format a
+    whole config for every checkpoint, which takes longer than an iteration.
     """
     parts = {key: config[key] for key in config if key != 'custom_imports'}
     return Runner(**parts, **settings).train().state_dict()
 
 
 def same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]):
-    """Whether two models are equal, to the last bit."""
+    """Whether two state dicts are equal bit by bit."""
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)

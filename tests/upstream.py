@@ -1,4 +1,4 @@
-"""Upstream's configs: what the documentation says of them, made small."""
+"""Upstream's configs at a small size, and the table of them in the docs."""
 
 import re
 from pathlib import Path
@@ -49,7 +49,7 @@ def first_python_block() -> str:
 
 
 def small_model(cfg: Config, size: int = SIZE) -> Any:
-    """Its model config, narrow and without weights that are downloaded."""
+    """The model of a config, narrow and without pretrained weights."""
     prepare_for_device(cfg)
     model = cfg.model
     model.pretrained = None

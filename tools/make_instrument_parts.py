@@ -4,15 +4,9 @@ import argparse
 import os
 from pathlib import Path
 
-from instrument_synthesis import (
-    CLASSES,
-    SPLITS,
-    Settings,
-    class_shares,
-    write_dataset,
-)
-from instrument_synthesis.writer import FORMATS
+from instrument_synthesis import SPLITS, Settings, class_shares, write_dataset
 
+from mmseg_margin.datasets import PART_COLOURS
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.progress import Progress
 
@@ -53,7 +47,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--format',
-        choices=FORMATS,
+        choices=('png', 'jpg'),
         default=default.image_format,
         help='format of the images; labels are palette PNGs',
     )
@@ -61,7 +55,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
 
 
 def print_shares(root: Path) -> None:
-    print('share of pixels, %' + ''.join(f'{c:>12}' for c in CLASSES))
+    print('share of pixels, %' + ''.join(f'{c:>12}' for c in PART_COLOURS))
     for split in SPLITS:
         shares = 100 * class_shares(root, split)
         print(f'{split:18}' + ''.join(f'{share:12.2f}' for share in shares))

@@ -31,7 +31,8 @@ def conv_unit(in_channels: int, channels: int, kernel: int) -> ConvModule:
         channels,
         kernel,
         padding=kernel // 2,
-        # Not redundant: a group norm subtracts one mean for several channels.
+        # Needed, because a group norm subtracts one mean for all channels of
+        # a group.
         bias=True,
         norm_cfg=dict(type='GN', num_groups=4),
         act_cfg=dict(type='LeakyReLU'),
@@ -99,7 +100,7 @@ class ASPP(nn.Module):
             nn.Conv2d(
                 channels,
                 channels // len(ASPP_DILATIONS),
-                # A dilated 1x1 kernel is no different from a plain one.
+                # Dilation has no effect on a 1x1 kernel.
                 1 if dilation == 1 else 3,
                 dilation=dilation,
                 padding=0 if dilation == 1 else dilation,

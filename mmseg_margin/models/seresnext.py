@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mmseg_margin.errors import SettingError
 
-# timm's names of the tensors, and what is called otherwise here.
+# timm's names of the tensors, and the parts of them that differ here.
 TIMM_CLASSIFIER = re.compile(r'fc\.(weight|bias)')
 TIMM_BACKBONE = re.compile(
     r'(conv1|bn1'
@@ -57,12 +57,13 @@ class SEBottleneck(Bottleneck):
                 super().forward,
                 x,
                 use_reentrant=False,
-                context_fn=lambda: (nullcontext(), self._norms_at_rest()),
+                context_fn=lambda: (nullcontext(), self._frozen_statistics()),
             )
         return super().forward(x)
 
     @contextmanager
-    def _norms_at_rest(self) -> Iterator[None]:
+    def _frozen_statistics(self) -> Iterator[None]:
+        """Do not update the running statistics of the norm layers."""
         norms = [m for m in self.modules() if isinstance(m, _BatchNorm)]
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
@@ -118,7 +119,7 @@ class SEResNeXt(ResNeXt):
 def convert_timm_seresnext(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights of timm's SE-ResNeXt under the names of :class:`SEResNeXt`.
 
-    The classifier is dropped; values are not touched.
+    The classifier is dropped; the tensors are passed on unchanged.
 
     Raises:
         SettingError: If a name is not one of an SE-ResNeXt with a 7x7 stem.

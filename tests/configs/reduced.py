@@ -19,7 +19,7 @@ CONFIGS = sorted(
 )
 SHRINK = 8
 SMALLEST_SIDE = 32
-# Networks that are small enough as they are.
+# These networks are small enough already.
 SMALL = ('COPLENet', 'EfficientNetLite')
 Sides = int | tuple[int, ...]
 
@@ -76,7 +76,7 @@ def reduced_config(path: Path, roots: Mapping[str, Path]) -> Config:
 
 
 def one_of_each() -> list[Path]:
-    """Of the recipes of a network and a data set one: margin before ce."""
+    """One recipe for each network and data set, the last by name."""
     chosen = {}
     for path in CONFIGS:
         cfg = read_config(path)
@@ -86,14 +86,15 @@ def one_of_each() -> list[Path]:
             *(network.type, network.get('depth')),
             *(dataset.type, cfg.model.decode_head.num_classes),
         )
-        chosen[key] = path  # in the order of their names
+        chosen[key] = path
     return list(chosen.values())
 
 
 def build_runner(cfg: Config, work_dir: Path, validate: bool) -> Runner:
-    """A runner that is not told the whole config.
+    """A runner made from the parts of a config.
 
-    It would print it five times, which takes longer than the training here.
+    mmengine would format a whole config five times, which takes longer than
+    the training here.
     """
     parts = ['model', 'train_dataloader', 'train_cfg', 'optim_wrapper']
     if validate:

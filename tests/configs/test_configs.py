@@ -1,4 +1,4 @@
-"""Every recipe loads, builds, trains a step and can be tested three ways."""
+"""Every recipe loads, builds, trains a step and has three test modes."""
 
 import json
 from functools import lru_cache
@@ -38,7 +38,7 @@ def assert_builds(settings: str) -> None:
 
 
 def assert_learns(runner: Runner) -> None:
-    """Train, and see a finite loss and new weights in every part."""
+    """Train; the loss must be finite and every part must change."""
     before = {
         name: parameter.detach().clone()
         for name, parameter in runner.model.named_parameters()
@@ -76,7 +76,7 @@ def test_full_size_model_fits_its_data(path, data_roots):
     for name in ('decode_head', 'auxiliary_head'):
         if head := model.get(name):
             assert head['num_classes'] == len(classes)
-            # Models that differ in no more than these are built once.
+            # Models that differ only in these settings are built once.
             plain = dict(type='CrossEntropyLoss')
             model[name] = dict(head, num_classes=2, loss_decode=plain)
     model.pop('data_preprocessor')
@@ -104,7 +104,7 @@ def test_one_optimisation_step_with_every_objective(
 
 
 @one_of_each_kind
-def test_three_test_settings(path, data_roots):
+def test_number_of_views_in_each_test_mode(path, data_roots):
     for mode, views in VIEWS.items():
         cfg = reduced_config(path, data_roots)
         if mode != 'none':

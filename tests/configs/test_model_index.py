@@ -1,4 +1,4 @@
-"""What mim and the documents say about recipes, against the recipes."""
+"""The model index and the documents agree with the recipes."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Cross-entropy first, then fine-tuning from it; checkpoints fit anywhere."""
+"""Stage two starts from the checkpoint of stage one, cross-entropy."""
 
 import copy
 import re
@@ -34,7 +34,7 @@ State = dict[str, Tensor]
 
 
 class KeepInitialState(Hook):
-    """The weights with which the first iteration starts."""
+    """Keeps a copy of the weights before the first iteration."""
 
     state: State
 
@@ -92,20 +92,20 @@ def test_stage_two_starts_from_stage_one(data_roots, tmp_path, monkeypatch):
         for key, tensor in tuned.model.state_dict().items()
     )
 
-    # And back: stage two's checkpoint in stage one's model.
+    # The checkpoint of stage two can be loaded into the model of stage one.
     last = f'work_dirs/{TUNED}/iter_2.pth'
     load_checkpoint(runner.model, last, map_location='cpu', strict=True)
 
 
 @pytest.mark.parametrize('path', UPSTREAM_RECIPES, ids=lambda path: path.stem)
 def test_only_the_loss_differs_from_upstream(path):
-    # Upstream froze a typing error into one of its file names.
     name = re.sub('(margin|jaccard)_', '', path.name)
+    # One of upstream's file names is misspelt.
     name = name.replace('mapillary', 'mapillay')
     models = []
     for cfg in (read_config(path), get_config(f'mmseg::deeplabv3plus/{name}')):
         model = copy.deepcopy(cfg.model)
-        model.pop('_scope_', None)  # says where it was inherited from
+        model.pop('_scope_', None)  # names the package of the base config
         del model.decode_head.loss_decode, model.auxiliary_head.loss_decode
         models.append(model)
     assert models[0] == models[1]

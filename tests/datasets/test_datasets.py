@@ -1,4 +1,4 @@
-"""The registered data sets, and those that a config alone describes."""
+"""The registered data sets, and those defined by a config only."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f'no {REAL}')
 
 
 @pytest.mark.parametrize('suffix', ['.png', '.jpg'])
-def test_camvid_finds_the_ending_of_its_images(tmp_path, suffix):
+def test_camvid_detects_the_suffix_of_its_images(tmp_path, suffix):
     write_image(tmp_path / f'train/a{suffix}', (8, 8), seed=0)
     write_label(tmp_path / 'trainannot/a.png', np.full((8, 8), 10, np.uint8))
     dataset = CamVidDataset(
@@ -32,7 +32,7 @@ def test_camvid_finds_the_ending_of_its_images(tmp_path, suffix):
 
 
 @pytest.mark.parametrize('split', ['train', 'val'])
-def test_instrument_parts_that_are_missing_are_named(tmp_path, split):
+def test_missing_instrument_parts_error_names_the_tool(tmp_path, split):
     dataset = dict(
         type='InstrumentPartsDataset',
         data_root=str(tmp_path),
@@ -51,7 +51,9 @@ def test_instrument_parts_that_are_missing_are_named(tmp_path, split):
         ('clothing_144x112', 704, 100, 59),
     ],
 )
-def test_real_data_are_read_in_place(monkeypatch, name, train, val, classes):
+def test_configs_read_the_real_data_sets(
+    monkeypatch, name, train, val, classes
+):
     monkeypatch.setenv('MMSEG_MARGIN_DATA', str(REAL))
     cfg = Config.fromfile(ROOT / f'configs/_base_/datasets/{name}.py')
     for loader, number in (

@@ -17,7 +17,7 @@ def build(**settings: object) -> nn.Sequential:
     return nn.Sequential(backbone, MODELS.build(HEAD))
 
 
-# 50 x 70 is no multiple of 16, so the skips decide the size going up.
+# 50 x 70 is not a multiple of 16, so up-sampling needs the sizes of the skips.
 @pytest.mark.parametrize('size', [(64, 96), (50, 70)])
 def test_scores_have_the_size_of_the_image(size):
     with torch.no_grad():
@@ -58,12 +58,12 @@ def test_learns_two_images_of_the_embedded_set():
         losses.append(F.cross_entropy(network(images), labels))
         losses[-1].backward()
         optimizer.step()
-    # Below what the shares of the classes alone would give.
-    shares = labels.flatten().bincount(minlength=5) / labels.numel()
-    assert losses[-1] < 0.8 * -shares.xlogy(shares).sum()
+    # Below the entropy of the class frequencies, which ignores the images.
+    prior = labels.flatten().bincount(minlength=5) / labels.numel()
+    assert losses[-1] < 0.8 * -prior.xlogy(prior).sum()
 
 
-def test_impossible_settings_are_named():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match='dropout'):
         build(dropout=(0.0, 0.5))
     with pytest.raises(ValueError, match='must double'):

@@ -1,4 +1,4 @@
-"""EfficientNetLite against the package index's own implementation."""
+"""EfficientNetLite equals the implementation published with its weights."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ CHANNELS = {
     'lite1': [24, 40, 112, 320],
     'lite2': [24, 48, 120, 352],
 }
-# The reference pads for the size that each network was made for.
+# The reference pads for the image size that each network was designed for.
 SIDES = {'lite0': 224, 'lite1': 240, 'lite2': 260}
 
 
@@ -49,7 +49,7 @@ def test_features_equal_the_published_network(arch):
         torch.testing.assert_close(feature, features[end])
 
 
-def test_features_are_at_strides_4_8_16_and_32_of_odd_sides_too():
+def test_strides_of_the_features_for_odd_image_sizes():
     features = build(norm_cfg=dict(type='GN', num_groups=8))(
         torch.rand(1, 3, 65, 96)
     )
@@ -77,7 +77,7 @@ def test_weights_arrive_through_a_segmentor():
         assert torch.equal(found, expected)
 
 
-def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
+def test_missing_package_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(efficientnet_lite.SCALING, 'lite9', (1.0, 1.0))
     backbone = build(arch='lite9', init_cfg=IMAGENET)
     with pytest.raises(
@@ -86,6 +86,6 @@ def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
         backbone.init_weights()
 
 
-def test_unknown_arch():
+def test_unknown_arch_is_refused():
     with pytest.raises(SettingError, match='lite0'):
         build(arch='b0')

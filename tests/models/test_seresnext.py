@@ -13,7 +13,7 @@ STRIDE_8 = dict(
     contract_dilation=True,
 )
 CLASSIFIER = 2048 * 1000 + 1000
-# Four blocks of a few channels keep the comparisons of gradients quick.
+# Few channels keep the comparison of gradients fast.
 SMALL = dict(STRIDE_8, stem_channels=8, base_channels=8, groups=4)
 
 

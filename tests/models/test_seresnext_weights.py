@@ -103,7 +103,7 @@ def test_converted_weights_give_timms_features():
         found, expected = backbone(image), timm_features(layers, image)
     for ours, timms in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, timms)
-    # The values are not touched.
+    # The tensors are passed on, not copied.
     for name in ('conv1.weight', 'layer3.5.bn3.running_var'):
         assert converted[name] is state[name]
 

@@ -39,7 +39,7 @@ def split_of_frame(frame: int) -> str:
             return split
     raise DataSetError(
         f'frame {frame} is in no split: the videos of the training set have '
-        'frames 0 to 224, see docs/datasets.md.'
+        'frames 0 to 224, so pass the folder of that set alone.'
     )
 
 
@@ -55,7 +55,7 @@ def merge_part_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def convert_endovis(source: Path, target: Path) -> dict[str, int]:
-    """Lay the challenge's training videos out for the data set class.
+    """Convert the challenge's training videos for EndoVisPartsDataset.
 
     Returns:
         The number of frames written to each split.
@@ -96,8 +96,9 @@ def _read_parts(truth: Path, name: str) -> Image.Image:
         unknown = set(np.unique(mask)) - set(PART_VALUES)
         if unknown:
             print_log(
-                f"'{folder / name}' holds {sorted(map(int, unknown))}, which "
-                'is no part: these pixels become void (255).',
+                f"'{folder / name}' has the values "
+                f'{sorted(map(int, unknown))}, which stand for no part: these '
+                'pixels become void (255).',
                 'current',
             )
         masks.append(mask)

@@ -22,7 +22,7 @@ def read_weights(path: Path) -> dict:
         state = torch.load(path, map_location='cpu', weights_only=True)
     except (EOFError, RuntimeError, UnpicklingError) as error:
         raise SettingError(
-            f"'{path}' cannot be read as weights of PyTorch: download the "
+            f"'{path}' cannot be read as PyTorch weights: download the "
             "model's .pth or .bin file, not .safetensors."
         ) from error
     return state.get('state_dict', state)

@@ -1,28 +1,20 @@
 """Writes the data set to disk, whole or not at all."""
 
 import json
-import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.datasets import PART_COLOURS
 from mmseg_margin.errors import DataSetError, SettingError
 
-from .instruments import CLASSES, PALETTE
-from .rendering import render
-from .scene import SPLITS, sample_scene
-
-# Raised whenever the same settings give other pictures than before.
-GENERATOR_VERSION = 1
+from .scene import SPLITS, draw_image
 
 SETTINGS_FILE = 'settings.json'
-MINIMUM_SIDE = 32
-FORMATS = ('png', 'jpg')
 
 
 @dataclass(frozen=True)
@@ -36,25 +28,17 @@ class Settings:
     test: int = 80
     seed: int = 0
     image_format: str = 'png'
-    generator_version: int = GENERATOR_VERSION
+    # Raised whenever the same settings give other pictures than before.
+    generator_version: int = 2
 
     def __post_init__(self) -> None:
-        if min(self.width, self.height) < MINIMUM_SIDE:
+        size = self.width, self.height
+        counts = self.train, self.val, self.test
+        if min(size) < 32 or min(counts) < 1 or self.seed < 0:
             raise SettingError(
-                f'size {self.width} x {self.height} is too small to show an '
-                f'instrument: use at least {MINIMUM_SIDE} on each side.'
-            )
-        if min(self.train, self.val, self.test) < 1:
-            raise SettingError(
-                f'counts {self.train} {self.val} {self.test}: every split '
-                'needs at least 1 image.'
-            )
-        if self.seed < 0:
-            raise SettingError(f'seed {self.seed} is negative: use 0 or more.')
-        if self.image_format not in FORMATS:
-            raise SettingError(
-                f"image_format '{self.image_format}' is not supported: use "
-                f'{" or ".join(FORMATS)}.'
+                f'size {size}, counts {counts}, seed {self.seed}: use at '
+                'least 32 pixels on each side, 1 image in each split and 0 '
+                'as the seed.'
             )
 
 
@@ -63,27 +47,23 @@ def write_dataset(
     settings: Settings,
     progress: Callable[[int], None] = lambda number: None,
 ) -> bool:
-    """Make the data set in ``root`` unless it is there already.
+    """Make the data set in ``root``; False if it was there already.
 
     It is written beside ``root`` and renamed when complete, so ``root`` never
     holds half of it. ``progress`` is told how many images are written.
-
-    Returns:
-        Whether anything was written.
     """
     if is_made(root, settings):
         return False
     root.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=f'.{root.name}-', dir=root.parent
-    ) as scratch:
-        folder = Path(scratch, root.name)
-        for number, (name, image, label) in enumerate(draw(settings), 1):
-            save_pair(folder, name, image, label, settings.image_format)
+    names = [(s, i) for s in SPLITS for i in range(getattr(settings, s))]
+    with tempfile.TemporaryDirectory('', f'.{root.name}-', root.parent) as new:
+        folder = Path(new, root.name)
+        for number, (split, index) in enumerate(names, 1):
+            write_pair(folder, settings, split, index)
             progress(number)
         text = json.dumps(asdict(settings), indent=2)
-        atomic_write_text(folder / SETTINGS_FILE, text + '\n')
-        os.rename(folder, root)
+        (folder / SETTINGS_FILE).write_text(text + '\n', 'utf-8')
+        folder.rename(root)
     return True
 
 
@@ -91,59 +71,41 @@ def is_made(root: Path, settings: Settings) -> bool:
     """Whether ``root`` holds this data set; anything else is an error."""
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return False
-    record = root / SETTINGS_FILE
-    if not record.is_file():
-        raise DataSetError(
-            f"'{root}' exists and was not made by this generator: choose "
-            'another folder or remove it.'
-        )
-    found, wanted = json.loads(record.read_text('utf-8')), asdict(settings)
-    if found != wanted:
-        differing = ', '.join(
-            f'{key} {found.get(key)} instead of {wanted.get(key)}'
-            for key in sorted({*found, *wanted})
-            if found.get(key) != wanted.get(key)
-        )
-        raise DataSetError(
-            f"'{root}' holds the data set made with other settings "
-            f'({differing}): choose another folder or remove it.'
-        )
-    return True
+    record, wanted = root / SETTINGS_FILE, asdict(settings)
+    found = json.loads(record.read_text('utf-8')) if record.is_file() else {}
+    if found == wanted:
+        return True
+    differences = ', '.join(
+        f'{key} {found.get(key)} instead of {wanted.get(key)}'
+        for key in sorted({*found, *wanted})
+        if found.get(key) != wanted.get(key)
+    )
+    problem = f'was made with other settings ({differences})'
+    raise DataSetError(
+        f"'{root}' {problem if found else 'was not made by this generator'}: "
+        'choose another folder or remove it.'
+    )
 
 
-def draw(settings: Settings) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Every image and label with its name, ``<split>/<index>``."""
-    width, height = settings.width, settings.height
-    for split in SPLITS:
-        for index in range(getattr(settings, split)):
-            scene = sample_scene(settings.seed, split, index, width / height)
-            yield f'{split}/{index:05d}', *render(scene, width, height)
-
-
-def save_pair(
-    folder: Path,
-    name: str,
-    image: np.ndarray,
-    label: np.ndarray,
-    image_format: str,
+def write_pair(
+    folder: Path, settings: Settings, split: str, index: int
 ) -> None:
-    image_path = folder / 'images' / f'{name}.{image_format}'
-    label_path = folder / 'labels' / f'{name}.png'
+    picture, label = draw_image(
+        settings.seed, split, index, settings.width, settings.height
+    )
+    image_path = folder / f'images/{split}/{index:05d}.{settings.image_format}'
+    label_path = folder / f'labels/{split}/{index:05d}.png'
     for path in (image_path, label_path):
         path.parent.mkdir(parents=True, exist_ok=True)
     # Pillow reads the quality for JPEG and passes over it for PNG.
-    Image.fromarray(image).save(image_path, quality=95)
+    Image.fromarray(picture).save(image_path, quality=95)
     palette_image = Image.fromarray(label)
-    palette_image.putpalette([value for rgb in PALETTE for value in rgb])
+    palette_image.putpalette(sum(PART_COLOURS.values(), ()))
     palette_image.save(label_path)
 
 
 def class_shares(root: Path, split: str) -> np.ndarray:
     """The share of each class in the labels of a split, (K,)."""
-    counts = np.zeros(len(CLASSES), np.int64)
-    for path in sorted(Path(root, 'labels', split).glob('*.png')):
-        with Image.open(path) as label:
-            counts += np.bincount(
-                np.asarray(label).ravel(), minlength=len(CLASSES)
-            )
-    return counts / counts.sum()
+    paths = sorted(Path(root, 'labels', split).glob('*.png'))
+    counts = np.sum([Image.open(path).histogram() for path in paths], 0)
+    return (counts / counts.sum())[: len(PART_COLOURS)]

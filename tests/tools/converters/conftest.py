@@ -1,4 +1,4 @@
-"""The converters as users call them."""
+"""Run the converters as users do."""
 
 import runpy
 import sys
@@ -10,7 +10,7 @@ from tests.commands import TOOLS
 
 @pytest.fixture
 def convert(monkeypatch, capsys):
-    """Run a converter's file as the main program: its code and its words."""
+    """Run a converter as the main program; returns exit code and output."""
 
     def run(name, source, target):
         path = str(TOOLS / 'converters' / f'{name}.py')
@@ -21,7 +21,7 @@ def convert(monkeypatch, capsys):
             runpy.run_path(path, run_name='__main__')
         except SystemExit as stop:
             code = stop.code
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
 
     return run

@@ -11,10 +11,10 @@ from tests.layouts import make_camvid_segnet
 LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
 
 
-def test_void_becomes_255_and_nothing_else(tmp_path, convert):
+def test_only_void_changes_and_becomes_255(tmp_path, convert):
     source = make_camvid_segnet(tmp_path / 'segnet', n=3)
-    code, said = convert('camvid', source, tmp_path / 'camvid')
-    assert (code, 'train 3, val 3, test 3' in said) == (0, True)
+    code, output = convert('camvid', source, tmp_path / 'camvid')
+    assert (code, 'train 3, val 3, test 3' in output) == (0, True)
     for split in ('train', 'val', 'test'):
         dataset = CamVidDataset(
             data_root=str(tmp_path / 'camvid'),
@@ -29,7 +29,7 @@ def test_void_becomes_255_and_nothing_else(tmp_path, convert):
             np.testing.assert_array_equal(sample['gt_seg_map'], original)
 
 
-def test_conversion_twice_gives_the_same(tmp_path, convert):
+def test_converting_twice_changes_nothing(tmp_path, convert):
     source = make_camvid_segnet(tmp_path / 'segnet', n=1)
     convert('camvid', source, tmp_path / 'once')
     convert('camvid', tmp_path / 'once', tmp_path / 'twice')
@@ -38,19 +38,19 @@ def test_conversion_twice_gives_the_same(tmp_path, convert):
     assert (tmp_path / 'twice' / label).read_bytes() == first
 
 
-def test_wrong_folders_are_named(tmp_path, convert):
-    def complaint():
-        code, said = convert('camvid', source, tmp_path / 'out')
+def test_errors_name_the_wrong_folders(tmp_path, convert):
+    def error_message():
+        code, output = convert('camvid', source, tmp_path / 'out')
         assert code == 1
-        return said
+        return output
 
     source = tmp_path / 'segnet'
-    assert 'trainannot' in complaint()
-    assert str(source) in complaint()
+    assert 'trainannot' in error_message()
+    assert str(source) in error_message()
     make_camvid_segnet(source, n=1)
     coloured = source / 'valannot' / '0001TP_000000.png'
     Image.new('RGB', (64, 32), (128, 0, 0)).save(coloured)
-    assert 'LabeledApproved_full' in complaint()
+    assert 'LabeledApproved_full' in error_message()
     coloured.unlink()
     (source / 'test' / '0001TP_000000.png').unlink()
-    assert 'has no image' in complaint()
+    assert 'has no image' in error_message()

@@ -40,7 +40,7 @@ def test_sequential_split_of_the_paper():
         split_of_frame(225)
 
 
-def test_data_set_reads_what_was_converted(converted):
+def test_data_set_reads_the_converted_files(converted):
     for split in SPLITS:
         dataset = EndoVisPartsDataset(
             data_root=str(converted),
@@ -70,7 +70,7 @@ def test_labels_are_the_parts_of_every_instrument(challenge, converted):
         assert not label[:16, 32:].any()
 
 
-def test_labels_look_right_in_a_viewer(converted):
+def test_labels_have_the_palette_of_the_data_set(converted):
     label = Image.open(next((converted / 'labels/val').glob('*.png')))
     assert label.mode == 'P'
     colours = np.asarray(label.convert('RGB')).reshape(-1, 3).tolist()
@@ -86,14 +86,14 @@ def test_overlap_and_unknown_values():
     assert merge_part_masks([second, first]).tolist() == expected
 
 
-def test_as_users_call_it(tmp_path, convert):
+def test_command_line(tmp_path, convert):
     source, target = tmp_path / 'in', tmp_path / 'out'
-    code, said = convert('endovis', source, target)
+    code, output = convert('endovis', source, target)
     assert code == 1
-    assert f"left_frames/*.png in '{source}'" in said
+    assert f"left_frames/*.png in '{source}'" in output
     make_endovis_challenge(source, frames=(0,))
-    code, said = convert('endovis', source, target)
-    assert (code, 'train 3, val 0, test 0' in said) == (0, True)
+    code, output = convert('endovis', source, target)
+    assert (code, 'train 3, val 0, test 0' in output) == (0, True)
     mask = next(source.glob('*/ground_truth/*/frame000.png'))
     mask.unlink()
     with pytest.raises(FileNotFoundError, match=mask.parent.name):

@@ -1,10 +1,10 @@
-"""Weights of timm's SE-ResNeXt in a file of ours."""
+"""Conversion of timm's SE-ResNeXt weights."""
 
 import pytest
 import torch
 
 
-def test_weights(convert, tmp_path):
+def test_names_are_converted_and_values_kept(convert, tmp_path):
     state = {'conv1.weight': torch.rand(64, 3, 7, 7), 'fc.bias': torch.ones(9)}
     torch.save({'state_dict': state}, tmp_path / 'timm.pth')
     target = tmp_path / 'pretrain' / 'seresnext50_32x4d.pth'
@@ -15,12 +15,12 @@ def test_weights(convert, tmp_path):
 
 
 @pytest.mark.parametrize('content', [None, b'', b'no weights', bytes(400)])
-def test_a_file_without_weights_is_one_sentence(convert, content, tmp_path):
+def test_a_file_without_weights_is_refused(convert, content, tmp_path):
     source, target = tmp_path / 'model.bin', tmp_path / 'out.pth'
     if content is not None:
         source.write_bytes(content)
-    code, said = convert('timm_seresnext', source, target)
+    code, output = convert('timm_seresnext', source, target)
     assert code == 1
     problem = 'does not exist' if content is None else 'cannot be read as'
-    assert f"'{source}' {problem}" in said
+    assert f"'{source}' {problem}" in output
     assert not target.exists()
