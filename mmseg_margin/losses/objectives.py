@@ -32,6 +32,7 @@ OBJECTIVES: dict[str, Term] = {
     'lovasz': {'type': 'LovaszLoss', 'reduction': 'none'},
     'dice': {'type': 'DiceLoss', 'use_sigmoid': False},
     'tversky': {'type': 'TverskyLoss'},
+    'jml': {'type': 'JaccardMetricLoss'},
 }
 RENAMED = {'margin-paper': 'margin'}
 EXAMPLES = 'margin:tau=20, ce:0.5+lovasz:0.5 or ce:class_weight=[1,2,2]'

@@ -41,7 +41,12 @@ from .objectives import (
 # that compare class scores with labels; the others learn boundaries.
 SEMANTIC_PLACES = {PIDHead: (0, 1, 3), DDRHead: (0, 1)}
 # Losses of whole regions: they know no weights of pixels and no points.
-REGION_LOSSES = ('LovaszLoss', 'DiceLoss', 'TverskyLoss')
+REGION_LOSSES = (
+    'DiceLoss',
+    'JaccardMetricLoss',
+    'LovaszLoss',
+    'TverskyLoss',
+)
 MATCHES_MASKS = 'assigns masks to queries instead of scoring pixels'
 # Heads without a score for each pixel and class.
 REFUSED = {

@@ -126,7 +126,8 @@ def test_counts_of_the_config_are_not_replaced(root, tmp_path):
     write_set(root, 5, values=(0, 1, 2))
     runner = make_runner(root, tmp_path / 'w', {**loss, 'backend': 'eager'})
     runner.train()
-    assert runner.model.decode_head.loss_decode.has_statistics
+    rho_0k = runner.model.decode_head.loss_decode.rho_0k
+    np.testing.assert_allclose(rho_0k, margin_offsets(counts).rho_0k, 1e-6)
     assert 'rho_0k' not in log_of(runner)
 
 

@@ -1,0 +1,46 @@
+"""The Jaccard metric loss against its definition, class by class."""
+
+import pytest
+import torch
+
+from mmseg_margin.losses import JaccardMetricLoss
+
+
+def slow_loss(scores, labels, smooth):
+    labelled = labels != 255
+    x = scores.softmax(1).movedim(1, -1)[labelled]
+    losses = []
+    for k in labels[labelled].unique().tolist():
+        y = (labels[labelled] == k).to(x)
+        norms, distance = x[:, k].sum() + y.sum(), (x[:, k] - y).abs().sum()
+        index = ((norms - distance) / 2 + smooth) / (
+            (norms + distance) / 2 + smooth
+        )
+        losses.append(1 - index)
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize('smooth', [0.0, 1.0])
+def test_equals_its_definition(batch, smooth):
+    scores, labels = batch
+    labels[labels == 1] = 2  # a class that the batch does not show
+    results = []
+    for loss in (JaccardMetricLoss(smooth), lambda *x: slow_loss(*x, smooth)):
+        leaf = scores.clone().requires_grad_()
+        value = loss(leaf, labels)
+        value.backward()
+        results.append((value.detach(), leaf.grad))
+    torch.testing.assert_close(*results)
+
+
+def test_all_ignored_is_a_connected_zero(batch):
+    scores = batch[0].requires_grad_()
+    loss = JaccardMetricLoss()(scores, torch.full_like(batch[1], 255))
+    loss.backward()
+    assert loss == 0
+    assert (scores.grad == 0).all()
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match='smooth=-1 must not be negative'):
+        JaccardMetricLoss(smooth=-1)
