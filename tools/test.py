@@ -4,6 +4,7 @@ import argparse
 import os
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
+from mmseg_margin.config_tools import add_hook
 from mmseg_margin.evaluation import make_submission, use_tta
 from mmseg_margin.evaluation.tta import MODES
 from mmseg_margin.tooling import flags
@@ -15,7 +16,6 @@ from mmseg_margin.tooling.launch import (
     prepare_for_device,
 )
 from mmseg_margin.tooling.ranks import watch_ranks
-from mmseg_margin.walks import add_hook
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -3,6 +3,7 @@
 import argparse
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
+from mmseg_margin.config_tools import add_hook
 from mmseg_margin.hooks.swap_loss_hook import train_with
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling import flags
@@ -14,7 +15,6 @@ from mmseg_margin.tooling.launch import (
     prepare_for_device,
 )
 from mmseg_margin.tooling.ranks import watch_ranks
-from mmseg_margin.walks import add_hook
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

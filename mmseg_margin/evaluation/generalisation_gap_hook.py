@@ -10,8 +10,8 @@ from mmengine.runner.amp import autocast
 from mmseg.registry import DATASETS, HOOKS
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
+from mmseg_margin.config_tools import leaf_datasets
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import leaf_datasets
 
 from .margin_bound_metric import MarginBoundMetric
 

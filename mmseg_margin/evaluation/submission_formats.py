@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 
 from mmengine.config import ConfigDict
 
+from mmseg_margin.config_tools import registered_name
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import registered_name
 
 
 class SubmissionError(SettingError):

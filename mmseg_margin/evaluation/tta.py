@@ -15,8 +15,8 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 from torch import Tensor
 
+from mmseg_margin.config_tools import leaf_datasets, registered_name
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import leaf_datasets, registered_name
 
 MODES = ('flip', 'ms-flip')
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)

@@ -17,6 +17,7 @@ from torch import nn
 
 from mmseg_margin.compat import weight_cross_entropy
 from mmseg_margin.errors import SettingError
+from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
 from mmseg_margin.losses.cross_entropy_losses import weighted_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
@@ -27,7 +28,6 @@ from mmseg_margin.stats import (
     format_table,
     stats_of_checkpoint,
 )
-from mmseg_margin.walks import heads_of_model, modules, predicts_boundaries
 
 STATE_KEY = 'margin_state'
 ON_PROBLEM = ('error', 'warn')

@@ -7,13 +7,13 @@ from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
 from mmseg_margin.compat import replace_loss_stage, restore_loss_stage
+from mmseg_margin.heads import heads_of_model
 from mmseg_margin.losses.fused_stage import (
     FusedStage,
     fusable,
     losses_of,
     why_not_fused,
 )
-from mmseg_margin.walks import heads_of_model
 
 
 @HOOKS.register_module()

@@ -8,13 +8,14 @@ from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
+from mmseg_margin.config_tools import add_hook, as_list
+from mmseg_margin.heads import heads_of_config
 from mmseg_margin.losses.objectives import (
     Objective,
     need_statistics,
     terms_of,
 )
 from mmseg_margin.losses.swap import semantic_heads, swap_losses
-from mmseg_margin.walks import add_hook, as_list, heads_of_config
 
 
 @HOOKS.register_module()

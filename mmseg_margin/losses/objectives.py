@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from mmseg.registry import MODELS
 
+from mmseg_margin.config_tools import as_list
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import as_list
 
 from .pixel_wise_loss import PixelWiseLoss
 

@@ -7,17 +7,15 @@ from typing import Any
 from mmseg.registry import DATASETS
 from torch import nn
 
+from mmseg_margin.config_tools import leaf_datasets, nodes, value_of
 from mmseg_margin.errors import DataSetError
-from mmseg_margin.terminal import printable
-from mmseg_margin.walks import (
+from mmseg_margin.heads import (
     heads_of_config,
     heads_of_model,
-    leaf_datasets,
     modules,
-    nodes,
     predicts_boundaries,
-    value_of,
 )
+from mmseg_margin.terminal import printable
 
 from .cache import StatsCache
 from .class_stats import ClassStats

@@ -7,8 +7,8 @@ from mmengine.config import Config
 from mmseg.registry import METRICS
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
+from mmseg_margin.config_tools import add_hook, as_list, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import add_hook, as_list, registered_name
 
 ADDED_METRICS = {
     'bound': 'MarginBoundMetric',

@@ -13,8 +13,8 @@ from mmengine.logging import print_log
 from mmengine.runner import Runner
 from mmseg.registry import DATASETS, RUNNERS
 
+from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import leaf_datasets, nodes, registered_name
 
 from .progress import ProgressHook
 from .ranks import init_distributed

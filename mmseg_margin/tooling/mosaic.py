@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.config_tools import leaf_datasets
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.evaluation.tta import loads_annotations
 from mmseg_margin.terminal import drawable
-from mmseg_margin.walks import leaf_datasets
 
 Image = NDArray[np.uint8]
 Palette = Sequence[Sequence[int]]

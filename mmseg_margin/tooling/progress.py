@@ -11,7 +11,8 @@ from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 
-from mmseg_margin.walks import as_list, heads_of_model
+from mmseg_margin.config_tools import as_list
+from mmseg_margin.heads import heads_of_model
 
 from .screen import SCREEN
 
