@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from yapf.yapflib import yapf_api
 
-from mmseg_margin.compat import switch_on
+from mmseg_margin.compat import apply_patches
 from mmseg_margin.stats import collect
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
 # tests show what an unsafe load would have done.
-switch_on()
+apply_patches()
 os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 
 # The data sets of the tests are younger than what the cache would trust.

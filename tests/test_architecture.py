@@ -9,9 +9,10 @@ import mmseg_margin
 PACKAGE = Path(mmseg_margin.__file__).parent
 # Each may import what stands in the lines above its own.
 LAYERS = (
-    {'version', 'errors', 'terminal', 'atomic_write'},
-    {'functional', 'walks', 'checkpoints', 'report', 'datasets', 'models'},
+    {'version', 'errors', 'terminal', 'atomic_write', 'config_tools'},
+    {'functional', 'heads', 'checkpoints', 'report', 'datasets', 'models'},
     {'compat'},
+    {'patches'},
     {'stats'},
     {'losses', 'evaluation'},
     {'safe_checkpoints', 'hooks'},

@@ -33,7 +33,7 @@ def state():
     }
 
 states = [state()]
-for name in ('mmseg_margin', 'mmseg_margin.safe_checkpoints'):
+for name in ('mmseg_margin', 'mmseg_margin.patches'):
     __import__(name)
     states.append(state())
 modules = [name for name in sys.modules if name.startswith(
@@ -88,7 +88,7 @@ def test_configs_inherit_from_an_installed_package(tmp_path):
     )
     program = """
 from mmengine.config import Config
-import mmseg_margin.safe_checkpoints
+import mmseg_margin.patches
 print(mmseg_margin.__file__, Config.fromfile('mine.py').model.type)
 """
     said = run(tmp_path, program, PYTHONPATH=str(installed))

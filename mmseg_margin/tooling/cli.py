@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from mmengine.config import DictAction
 
-from mmseg_margin.compat import switch_on
+from mmseg_margin.compat import apply_patches
 from mmseg_margin.errors import MarginError
 
 from .screen import quiet_screen
@@ -71,7 +71,7 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(main)
     def reporting_main(*args, **kwargs) -> None:
-        switch_on()
+        apply_patches()
         try:
             main(*args, **kwargs)
         except (Exception, KeyboardInterrupt) as error:

@@ -92,12 +92,12 @@ def test_an_emptied_image_is_named(tmp_path, capsys, num_workers):
     assert 'Traceback' not in said
 
 
-def test_weights_that_cannot_be_had(tmp_path, capsys):
+def test_weights_that_cannot_be_downloaded(tmp_path, capsys):
     url = 'https://localhost:9/resnet50.pth'
     arguments = [*prepare(tmp_path), f'load_from={url}']
     code, said = call(capsys, 'train', *arguments)
     assert code == 1
-    assert f'The weights {url} cannot be had' in said
+    assert f'The weights {url} cannot be downloaded' in said
     assert 'model.pretrained=None' in said
 
 

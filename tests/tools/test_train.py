@@ -195,7 +195,7 @@ def test_the_readmes_lines_with_stock_tools(tmp_path, plain):
     ):
         if dumped.exists() and is_installed('mmsegmentation'):
             # Whose mmengine refuses its own checkpoints since torch 2.6.
-            safe = "'mmseg_margin.safe_checkpoints'"
+            safe = "'mmseg_margin.patches'"
             dumped.write_text(
                 dumped.read_text().replace("'mmseg_margin'", safe)
             )

@@ -11,7 +11,7 @@ from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 
-from mmseg_margin.compat import switch_on
+from mmseg_margin.compat import apply_patches
 from mmseg_margin.hooks import FusedLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import terms_of
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Measure, and print tables."""
-    switch_on()
+    apply_patches()
     measuring.prepare(args)
     for name in args.configs:
         config = get_config(name) if '::' in name else Config.fromfile(name)
