@@ -19,7 +19,7 @@ LAYERS = (
     {'tooling'},
     {'comparison'},
     {'tuning'},
-    {'__init__'},
+    {'__init__', '__main__'},
 )
 LAYER_OF = {room: i for i, layer in enumerate(LAYERS) for room in layer}
 

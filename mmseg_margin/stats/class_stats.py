@@ -128,7 +128,7 @@ class ClassStats:
         if values.pop('format', None) != JSON_FORMAT:
             raise SettingError(
                 f'format is not {JSON_FORMAT!r}: write the file again with '
-                'tools/class_stats.py.'
+                'python -m mmseg_margin class_stats --out.'
             )
         source = values.pop('provenance', {})
         source = _check_fields('provenance', source, Provenance)
@@ -176,7 +176,7 @@ class ClassStats:
         except FileNotFoundError:
             raise MissingFileError(
                 f'The statistics {path} are not there: write them with '
-                'tools/class_stats.py --out.'
+                'python -m mmseg_margin class_stats --out.'
             ) from None
         except ValueError as error:
             raise SettingError(

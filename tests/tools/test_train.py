@@ -245,7 +245,7 @@ def test_configs_that_import_their_classes(tmp_path, train, plain):
 @pytest.mark.parametrize(
     ('flags', 'data', 'expected'),
     [
-        ([], 'nowhere', r'nowhere does not exist.*docs/datasets\.md'),
+        ([], 'nowhere', 'nowhere does not exist.*data_root=FOLDER'),
         ([], 'empty', 'is empty'),
         (['--loss', 'magic'], 'parts', 'magic.*take one of'),
         (['--loss', 'margin:teu=3'], 'parts', "no setting 'teu'.*tau"),

@@ -39,7 +39,7 @@ def split_of_frame(frame: int) -> str:
             return split
     raise DataSetError(
         f'frame {frame} is in no split: the videos of the training set have '
-        'frames 0 to 224, see docs/datasets.md.'
+        'frames 0 to 224.'
     )
 
 
