@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import OBJECTIVES, build_loss
 
 from .measuring import (
@@ -24,17 +23,19 @@ from .measuring import (
 # N, K, H, W of the recipes' batches.
 SHAPES = ['2x19x512x1024', '2x21x512x512', '2x150x512x512', '2x171x384x384']
 TRANSCRIPTION = 'transcription'
-PRESETS = ('margin', 'margin-paper', 'margin-authors')
+BASELINES = ['ce', 'focal', 'lovasz', 'dice', TRANSCRIPTION]
+# A name alone stands for the backend that a training would choose.
+OURS = [name for name in OBJECTIVES if name.startswith(('margin', 'jaccard'))]
 BACKENDS = ('eager', 'compiled')
-OURS = [f'{name}, {backend}' for name in PRESETS for backend in BACKENDS]
-NAMES = ['ce', 'focal', 'lovasz', 'dice', TRANSCRIPTION, *OURS]
+WITH_BACKENDS = [f'{name}, {backend}' for name in OURS for backend in BACKENDS]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--shapes', nargs='+', default=SHAPES, help='NxKxHxW, for each batch'
     )
-    add_loss_arguments(parser, NAMES, repeats=9)
+    names = [*BASELINES, *WITH_BACKENDS]
+    add_loss_arguments(parser, names, [*names, *OURS], repeats=9)
     parser.add_argument('--plot', type=Path, help='picture of the ratios')
 
 
@@ -52,7 +53,7 @@ def make_steps(shape: str, names: Sequence[str]) -> dict[str, Step]:
 
 
 def build(name: str, num_classes: int) -> torch.nn.Module:
-    """An objective by its name, ours with the backend after a comma."""
+    """A loss by the name of its objective and, after a comma, its backend."""
     if name == TRANSCRIPTION:
         return Transcription(num_classes).to(device())
     name, _, backend = name.partition(', ')
@@ -60,7 +61,7 @@ def build(name: str, num_classes: int) -> torch.nn.Module:
     if backend:
         config['backend'] = backend
     loss = build_loss(config)
-    if isinstance(loss, MarginCalibrationLoss):
+    if hasattr(loss, 'set_class_counts'):
         loss.set_class_counts([10**9 // (k + 1) for k in range(num_classes)])
     return loss.to(device())
 
@@ -96,7 +97,7 @@ def make_step(loss: torch.nn.Module, scores: Tensor, labels: Tensor) -> Step:
 
 
 def plot(results: dict[str, Figures], path: Path) -> None:
-    """Bars of the ratios to cross-entropy."""
+    """Draw bars of the ratios to cross-entropy."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(results), 3.2), layout='constrained')
