@@ -88,3 +88,10 @@ def test_labels_of_another_data_set_are_named(tmp_path):
     metric = CityscapesScoresMetric()
     with pytest.raises(ValueError, match='Label 200 is not an id'):
         metric.process({}, [sample(path, np.zeros((4, 4), int))])
+
+
+def test_missing_files_get_a_sentence(tmp_path):
+    path = tmp_path / 'a_gtFine_labelTrainIds.png'
+    metric = CityscapesScoresMetric()
+    with pytest.raises(FileNotFoundError, match='needs a_gtFine_labelIds'):
+        metric.process({}, [sample(path, np.zeros((4, 4), int))])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine import dist
+from mmengine.logging import MMLogger
 from mmseg.evaluation import IoUMetric
 
 from mmseg_margin.evaluation import MarginBoundMetric
@@ -50,7 +51,9 @@ def expected_scores(seeds, tau: float) -> dict[str, float]:
         )
     )
     names = {'mIoU': 'iou', 'mIoU_bound': 'bound', 'inside': 'inside'}
-    return {f'margin/{k}': 100 * table[v].mean() for k, v in names.items()}
+    means = {f'margin/{k}': 100 * table[v].mean() for k, v in names.items()}
+    per_class = zip(CLASSES, (100 * table['iou']).round(2), strict=True)
+    return means | {f'margin/IoU/{name}': iou for name, iou in per_class}
 
 
 def test_images_one_by_one_give_the_scores_of_all_pixels():
@@ -77,6 +80,20 @@ def test_memory_does_not_grow_with_the_number_of_images():
         assert not metric.results
         kept = [v for v in vars(metric).values() if torch.is_tensor(v)]
         assert sum(tensor.numel() for tensor in kept) <= 2 * 6 * len(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ('settings', 'tau'), [({}, '10'), ({'largest_offset': 0.5}, '1.01015')]
+)
+def test_the_table_names_the_offsets_in_use(caplog, settings, tau):
+    logger = MMLogger.get_current_instance()
+    metric = make_metric(**settings)
+    metric.process({}, [make_sample(0)])
+    with caplog.at_level('INFO', logger.name):
+        logger.addHandler(caplog.handler)
+        metric.evaluate(1)
+        logger.removeHandler(caplog.handler)
+    assert f'offsets with tau={tau} and upsilon=1:\n+--' in caplog.text
 
 
 def test_eps_is_given_only_where_it_is_defined():

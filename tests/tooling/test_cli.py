@@ -137,12 +137,12 @@ def run(capsys, error):
 def test_our_errors_and_accidents_become_sentences(capsys):
     assert 'error: tau=-3\n' in run(capsys, SettingError('tau=-3'))
     full = run(capsys, OSError(28, 'No space left on device'))
-    assert 'No space left on device: make room' in full
+    assert 'No space left on device: free some space' in full
     # mmengine takes whatever stops its formatting for a mistake in the config.
     wrong = SyntaxError('Failed to format the config file')
     wrong.__cause__ = RuntimeError('DataLoader worker (pid 7) is killed. ')
     said = run(capsys, wrong)
-    assert 'error: DataLoader worker (pid 7) is killed. Mostly' in said
+    assert 'error: DataLoader worker (pid 7) is killed. Usually' in said
     assert 'config file' not in said
     wrong.__cause__ = KeyboardInterrupt()
     assert 'config file' not in run(capsys, wrong)

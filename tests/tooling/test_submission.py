@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmseg_margin.evaluation import (
+from mmseg_margin.evaluation import use_tta
+from mmseg_margin.tooling.submission import (
     SubmissionError,
+    find_format,
     make_submission,
-    use_tta,
 )
-from mmseg_margin.evaluation.submission import find_format
 from tests.evaluation.fakes import (
     TEST_SIZES,
     load,

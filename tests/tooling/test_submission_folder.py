@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmseg_margin.evaluation import submission_folder as folder_module
-from mmseg_margin.evaluation.submission import (
+from mmseg_margin.tooling import submission_folder as folder_module
+from mmseg_margin.tooling.submission import (
     SubmissionError,
     SubmissionFolder,
     find_format,

@@ -14,7 +14,6 @@ from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.runner import save_checkpoint
 
-from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
 from mmseg_margin.stats import (
     ClassStats,
     StatsCache,
@@ -22,6 +21,7 @@ from mmseg_margin.stats import (
     plot_stats,
 )
 from mmseg_margin.tooling.mosaic import draw_mosaic
+from mmseg_margin.tooling.submission import SubmissionFolder, find_format
 from tests.commands import TOOLS, run_python
 from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
