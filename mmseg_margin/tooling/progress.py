@@ -126,7 +126,7 @@ def _describe(runner: Runner, loader: Any) -> str:
     if is_model_wrapper(model):
         model = model.module
     heads = heads_of_model(model).values()
-    losses = [loss for head in heads for loss in _losses(head)]
+    losses = [loss for head in heads for loss in _flat(head.loss_decode)]
     parameters = list(model.parameters())
     size = sum(parameter.numel() for parameter in parameters) / 1e6
     images = loader.dataset
@@ -139,9 +139,11 @@ def _describe(runner: Runner, loader: Any) -> str:
     )
 
 
-def _losses(head: Any) -> list[nn.Module]:
-    several = isinstance(head.loss_decode, nn.ModuleList)
-    return list(head.loss_decode) if several else [head.loss_decode]
+def _flat(loss: nn.Module) -> list[nn.Module]:
+    """A loss, or the losses in a list, which may contain further lists."""
+    if not isinstance(loss, nn.ModuleList):
+        return [loss]
+    return [each for part in loss for each in _flat(part)]
 
 
 def _kinds(*objects: object) -> str:
