@@ -71,10 +71,14 @@ class ProgressHook(Hook):
                 flush=True,
             )
             return
+        model = _unwrapped(runner)
+        heads = heads_of_model(model).values()
+        losses = [loss for head in heads for loss in _flat(head.loss_decode)]
         print(
-            f'Training {_describe(runner, runner.train_dataloader)}, '
-            f'{total} iterations; log and checkpoints are in '
-            f'{runner.work_dir}',
+            f'Training {_describe(model)} with '
+            f'{_kinds(*losses) or "its own loss"}\n'
+            f'on {_images(runner.train_dataloader)}, {total} iterations; log '
+            f'and checkpoints are in {runner.work_dir}',
             flush=True,
         )
         self.progress = Progress('iteration', total, done)
@@ -94,8 +98,8 @@ class ProgressHook(Hook):
         SCREEN.tables = True
         loader = runner.test_dataloader
         print(
-            f'Testing {_describe(runner, loader)}; the log is in '
-            f'{runner.log_dir}',
+            f'Testing {_describe(_unwrapped(runner))}\n'
+            f'on {_images(loader)}; the log is in {runner.log_dir}',
             flush=True,
         )
         self.progress = Progress('batch', len(loader), parts=1)
@@ -120,23 +124,25 @@ class ProgressHook(Hook):
         print(f'result: {_figures(self.metrics)}', flush=True)
 
 
-def _describe(runner: Runner, loader: Any) -> str:
-    """For example ``ResNetV1c + FCNHead (...) with DiceLoss on 9 images``."""
+def _unwrapped(runner: Runner) -> nn.Module:
     model = runner.model
-    if is_model_wrapper(model):
-        model = model.module
+    return model.module if is_model_wrapper(model) else model
+
+
+def _describe(model: nn.Module) -> str:
+    """For example ``ResNetV1c + FCNHead (1.2 million parameters, ...)``."""
     heads = heads_of_model(model).values()
-    losses = [loss for head in heads for loss in _flat(head.loss_decode)]
     parameters = list(model.parameters())
     size = sum(parameter.numel() for parameter in parameters) / 1e6
-    images = loader.dataset
     return (
         f'{_kinds(getattr(model, "backbone", model), *heads)} '
         f'({size:.2f} million parameters, on the '
-        f'{parameters[0].device.type.upper()}) with '
-        f'{_kinds(*losses) or "its own loss"}\n'
-        f'on {len(images)} images of {type(images).__name__}'
+        f'{parameters[0].device.type.upper()})'
     )
+
+
+def _images(loader: Any) -> str:
+    return f'{len(loader.dataset)} images of {type(loader.dataset).__name__}'
 
 
 def _flat(loss: nn.Module) -> list[nn.Module]:
