@@ -12,7 +12,7 @@ exec((HERE / 'mmseg_margin' / 'version.py').read_text(), version)
 
 
 class BuildWithRecipes(build_py):
-    """Packs configs, tools and model index too, where mim looks for them."""
+    """Copies configs, tools and model index to where mim looks for them."""
 
     def run(self) -> None:
         super().run()

@@ -70,7 +70,7 @@ def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
         if not images:
             raise MissingFileError(
                 f'There is no image {path}, and no folder of that name with '
-                f'images ({", ".join(IMAGE_SUFFIXES)}).'
+                f'images ({", ".join(IMAGE_SUFFIXES)}): check --input.'
             )
         found += images
     return [{'img_path': str(path)} for path in found]
@@ -153,7 +153,7 @@ def draw_mosaic(
         axis.set_axis_off()
     for axis, title in zip(axes[0], cycle(titles), strict=False):
         axis.set_title(title, fontsize=10)
-    # One line for each sample, whatever stands side by side.
+    # Each sample has as many axes as there are titles.
     for axes_of_sample, images in zip(
         axes.reshape(-1, columns), rows, strict=False
     ):

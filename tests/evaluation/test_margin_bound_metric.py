@@ -120,7 +120,7 @@ def test_counts_from_a_class_stats_file(tmp_path):
         ({'ignore_index': 254}, {}, 'Label 255 is neither'),
     ],
 )
-def test_what_it_cannot_measure_it_explains(kwargs, change, message):
+def test_unusable_input_is_explained(kwargs, change, message):
     metric = make_metric(**kwargs)
     with pytest.raises(ValueError, match=message):
         metric.process({}, [{**make_sample(0), **change}])

@@ -1,4 +1,4 @@
-"""What users see when something from outside ends a run."""
+"""What users see when an error ends a run."""
 
 import re
 import traceback

@@ -109,14 +109,14 @@ def test_a_whole_submission_is_to_be_uploaded(
         assert len(archive.namelist()) == len(TEST_SIZES)
 
 
-def test_a_spoilt_label_image_is_found(checkpoint, config, out):
-    spoilt = next(out.glob('*.png'))
-    Image.new('L', (64, 32)).save(spoilt)
-    with pytest.raises(SubmissionError, match=f'{spoilt.name} is not valid'):
+def test_a_damaged_label_image_is_found(checkpoint, config, out):
+    damaged = next(out.glob('*.png'))
+    Image.new('L', (64, 32)).save(damaged)
+    with pytest.raises(SubmissionError, match=f'{damaged.name} is not valid'):
         make_submission(load(config, checkpoint), str(out))
 
 
-def test_test_images_that_are_not_there(cityscapes, checkpoint, tmp_path):
+def test_missing_test_images(cityscapes, checkpoint, tmp_path):
     root = tmp_path / 'cityscapes'
     shutil.copytree(cityscapes, root)
     config = write_config(tmp_path / 'config.py', root)
