@@ -137,8 +137,7 @@ def newest_whole_checkpoint(work_dir: str) -> str | None:
             return str(path)
         if is_main_process():
             print_log(
-                f'{path} is missing or damaged, so an earlier checkpoint is '
-                'used.'
+                f'{path} is missing or damaged, so another checkpoint is used.'
             )
     if candidates:
         raise CheckpointError(

@@ -2,7 +2,6 @@
 
 import copy
 
-import numpy as np
 import torch
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
@@ -14,6 +13,7 @@ from mmseg_margin.config_tools import leaf_datasets
 from mmseg_margin.errors import SettingError
 
 from .margin_bound_metric import MarginBoundMetric
+from .sampling import evenly_spaced
 
 MEASURED = ('mIoU', 'mIoU_bound', 'inside')
 
@@ -111,11 +111,10 @@ class GeneralisationGapHook(Hook):
         images: ConcatDataset = ConcatDataset(
             [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
         )
-        count = min(self.num_images, len(images))
-        chosen = np.linspace(0, len(images) - 1, count).round().astype(int)
+        chosen = evenly_spaced(len(images), self.num_images)
         return runner.build_dataloader(
             {
-                'dataset': Subset(images, chosen.tolist()),
+                'dataset': Subset(images, chosen),
                 'batch_size': unseen.batch_size,
                 'num_workers': unseen.num_workers,
                 'sampler': {'type': 'DefaultSampler', 'shuffle': False},

@@ -19,6 +19,7 @@ from torch import nn
 from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.config_tools import leaf_datasets
 from mmseg_margin.errors import MissingFileError
+from mmseg_margin.evaluation.sampling import evenly_spaced
 from mmseg_margin.evaluation.tta import loads_annotations
 from mmseg_margin.terminal import drawable
 
@@ -54,8 +55,8 @@ def images_of_test_split(
     loading = next(filter(loads_annotations, steps), default)
     dataset = DATASETS.build(settings)
     total = len(dataset)
-    chosen = np.linspace(0, total - 1, min(number or total, total))
-    infos = map(dataset.get_data_info, chosen.round().astype(int).tolist())
+    chosen = evenly_spaced(total, number or total)
+    infos = map(dataset.get_data_info, chosen)
     return map(TRANSFORMS.build(loading), infos), dataset.metainfo
 
 
