@@ -1,4 +1,4 @@
-"""Helpers that read and edit mmengine configs."""
+"""Helpers that read and edit mmengine configs, and select images."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -43,6 +43,17 @@ def leaf_datasets(dataset: Any) -> list[Any]:
     if not inner:
         return [] if dataset is None else [dataset]
     return [leaf for part in inner for leaf in leaf_datasets(part)]
+
+
+def evenly_spaced(total: int, count: int | None = None) -> list[int]:
+    """``count`` indices from 0 to ``total - 1``, or all of them.
+
+    Example:
+        >>> evenly_spaced(9, 3)
+        [0, 4, 8]
+    """
+    count = total if count is None else min(count, total)
+    return [round(i * (total - 1) / max(count - 1, 1)) for i in range(count)]
 
 
 def add_hook(cfg: Config, name: str, **settings: Any) -> None:

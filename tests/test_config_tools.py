@@ -9,6 +9,7 @@ from torch.utils.data import Subset
 from mmseg_margin.config_tools import (
     add_hook,
     add_import,
+    evenly_spaced,
     leaf_datasets,
     nodes,
     registered_name,
@@ -53,3 +54,17 @@ def test_an_import_is_added_to_those_there_are():
     for _ in range(2):
         add_import(cfg, 'mmseg_margin')
     assert cfg.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
+
+
+@pytest.mark.parametrize(
+    ('total', 'count', 'expected'),
+    [
+        (5, 1, [0]),
+        (5, 2, [0, 4]),
+        (5, 3, [0, 2, 4]),
+        (2, 9, [0, 1]),
+        (3, None, [0, 1, 2]),
+    ],
+)
+def test_evenly_spaced_from_first_to_last(total, count, expected):
+    assert evenly_spaced(total, count) == expected

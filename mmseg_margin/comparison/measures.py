@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import Subset
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.evaluation.sampling import evenly_spaced
+from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 
 from .records import read_json

@@ -6,14 +6,13 @@ import torch
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.runner.amp import autocast
-from mmseg.registry import DATASETS, HOOKS
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from mmseg.registry import HOOKS
+from torch.utils.data import DataLoader
 
-from mmseg_margin.config_tools import leaf_datasets
 from mmseg_margin.errors import SettingError
 
 from .margin_bound_metric import MarginBoundMetric
-from .sampling import evenly_spaced
+from .plain_images import plain_loader
 
 MEASURED = ('mIoU', 'mIoU_bound', 'inside')
 
@@ -92,7 +91,9 @@ class GeneralisationGapHook(Hook):
     ) -> dict[str, float]:
         metric = copy.deepcopy(metric)
         if mode not in self._loaders:
-            self._loaders[mode] = self._build_loader(runner, mode)
+            self._loaders[mode] = plain_loader(
+                runner, 'train', mode, self.num_images
+            )
         loader = self._loaders[mode]
         size = len(loader.dataset)  # type: ignore[arg-type]
         runner.logger.info(f'On {size} training images:')
@@ -103,20 +104,3 @@ class GeneralisationGapHook(Hook):
                 samples = [sample.to_dict() for sample in step(batch)]
                 metric.process(batch, samples)
         return metric.evaluate(size)
-
-    def _build_loader(self, runner: Runner, mode: str) -> DataLoader:
-        unseen = runner.cfg[f'{mode}_dataloader']
-        pipeline = leaf_datasets(unseen.dataset)[0].pipeline
-        parts = leaf_datasets(runner.cfg.train_dataloader.dataset)
-        images: ConcatDataset = ConcatDataset(
-            [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
-        )
-        chosen = evenly_spaced(len(images), self.num_images)
-        return runner.build_dataloader(
-            {
-                'dataset': Subset(images, chosen),
-                'batch_size': unseen.batch_size,
-                'num_workers': unseen.num_workers,
-                'sampler': {'type': 'DefaultSampler', 'shuffle': False},
-            }
-        )

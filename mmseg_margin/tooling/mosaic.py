@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.config_tools import leaf_datasets
+from mmseg_margin.config_tools import evenly_spaced, leaf_datasets
 from mmseg_margin.errors import MissingFileError
-from mmseg_margin.evaluation.sampling import evenly_spaced
 from mmseg_margin.evaluation.tta import loads_annotations
 from mmseg_margin.terminal import drawable
 
@@ -54,9 +53,7 @@ def images_of_test_split(
     default = dict(type='LoadAnnotations')
     loading = next(filter(loads_annotations, steps), default)
     dataset = DATASETS.build(settings)
-    total = len(dataset)
-    chosen = evenly_spaced(total, number or total)
-    infos = map(dataset.get_data_info, chosen)
+    infos = map(dataset.get_data_info, evenly_spaced(len(dataset), number))
     return map(TRANSFORMS.build(loading), infos), dataset.metainfo
 
 
