@@ -49,7 +49,7 @@ def test_a_hook_is_added_once(kind):
     assert cfg.custom_hooks[1].on_problem == 'warn'
 
 
-def test_an_import_is_added_to_those_there_are():
+def test_an_import_is_added_to_existing_ones():
     cfg = Config({'custom_imports': {'imports': 'mmseg'}})
     for _ in range(2):
         add_import(cfg, 'mmseg_margin')

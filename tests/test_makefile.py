@@ -1,4 +1,4 @@
-"""make, really run, on a copy with an interpreter that only writes down."""
+"""make in a copy, with an interpreter that only records its calls."""
 
 import shutil
 from pathlib import Path
@@ -32,7 +32,7 @@ def clone(tmp_path) -> Path:
 
 
 def make(clone: Path, *arguments: str, home: str) -> list[str]:
-    """What the interpreter was called with."""
+    """The recorded calls of the interpreter."""
     # An outer make would pass its flags and its STACK on.
     unset = ('XDG_CACHE_HOME', 'MAKEFLAGS', 'STACK')
     clean = ['env', *(f'--unset={name}' for name in unset)]

@@ -75,7 +75,7 @@ def quiet_screen() -> Iterator[None]:
 
 @contextmanager
 def _filtered_loggers() -> Iterator[None]:
-    """Add the filter to every logger that mmengine creates meanwhile.
+    """Add the filter to every logger that mmengine creates inside.
 
     A Runner creates its logger and logs hundreds of lines before it returns,
     so the filter has to be in place when the logger is created.

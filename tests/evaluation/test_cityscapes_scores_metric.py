@@ -35,7 +35,7 @@ def sample(path, prediction) -> dict:
 
 
 def predictions(root):
-    """For each label file of val, train ids that are right to two thirds."""
+    """For each label file of val, train ids, two thirds of them correct."""
     rng = np.random.default_rng(0)
     for path in sorted(root.glob('gtFine/val/*/*_labelTrainIds.png')):
         label = np.array(Image.open(path))

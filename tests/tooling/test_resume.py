@@ -1,4 +1,4 @@
-"""--resume after a kill: from a whole checkpoint, to the same weights."""
+"""--resume after a kill: from a complete checkpoint, to equal weights."""
 
 import os
 import random
@@ -45,7 +45,7 @@ def zeros_in_the_middle(content):
 @pytest.mark.parametrize(
     'damage', [cut, zeros_in_the_middle, lambda content: b'', None]
 )
-def test_a_bad_checkpoint_is_skipped_with_a_word(tmp_path, damage, capsys):
+def test_a_bad_checkpoint_is_skipped_with_a_message(tmp_path, damage, capsys):
     write_checkpoints(tmp_path, 5, 10)
     path = tmp_path / 'iter_10.pth'
     content = path.read_bytes()
@@ -142,7 +142,7 @@ def live(folder, seconds=None):
 
 
 def test_killed_at_any_moment(tmp_path, record_property):
-    """Killed at random moments of its life, it ends with the same weights.
+    """A training that is killed at random moments ends with equal weights.
 
     Once it has ended it begins anew, until it has been killed often enough:
     ``MMSEG_MARGIN_KILLS=100`` makes a longer test of it.

@@ -41,12 +41,12 @@ def finished(cityscapes, checkpoint, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def out(finished, tmp_path) -> Path:
-    """A complete submission of one's own."""
+    """A copy of a complete submission."""
     return shutil.copytree(finished, tmp_path / 'out')
 
 
 @pytest.mark.parametrize('mode', [None, 'ms-flip'])
-def test_the_archive_holds_the_models_predictions(
+def test_the_archive_contains_the_predictions(
     cityscapes, checkpoint, config, tmp_path, capsys, mode
 ):
     out = tmp_path / 'out'
@@ -96,7 +96,7 @@ def test_another_run_does_not_go_into_the_same_folder(
     assert [path.read_bytes() for path in sorted(out.iterdir())] == before
 
 
-def test_a_whole_submission_is_to_be_uploaded(
+def test_a_complete_submission_is_to_be_uploaded(
     checkpoint, config, out, capsys, monkeypatch
 ):
     # Frozen, and shared by all tests.

@@ -24,7 +24,7 @@ def test_the_test_split_with_its_labels(world, tmp_path, capsys):
     assert f'The picture is {out}' in said
 
 
-def test_images_of_ones_own(world, tmp_path, capsys):
+def test_images_of_the_user(world, tmp_path, capsys):
     image = next(world[0].glob('leftImg8bit/test/*/*.png'))
     for name in ('a.png', 'b.PNG', 'notes.txt'):
         shutil.copy(image, tmp_path / name)
