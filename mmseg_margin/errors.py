@@ -1,16 +1,16 @@
-"""The errors that a person can mend: the tools show them as one sentence.
+"""User-correctable errors; the tools show them as one sentence.
 
-Everything else that is raised keeps its traceback, because it is a defect,
-or comes out of code that is not ours.
+All other errors keep their traceback, because they are defects or come from
+code outside this package.
 """
 
 
 class MarginError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors that the user can correct."""
 
 
 class SettingError(MarginError, ValueError):
-    """An argument or a setting that cannot work, with the remedy."""
+    """An invalid argument or setting, with the remedy."""
 
 
 class DataSetError(MarginError, ValueError):
@@ -18,8 +18,8 @@ class DataSetError(MarginError, ValueError):
 
 
 class MissingFileError(MarginError, FileNotFoundError):
-    """A file or folder that is not where it was said to be."""
+    """A file or folder that does not exist, with the remedy."""
 
 
 class MissingPackageError(MarginError, ImportError):
-    """An optional package that is not installed, with the command for it."""
+    """An optional package that is not installed, with the pip command."""

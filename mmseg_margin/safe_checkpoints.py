@@ -1,9 +1,3 @@
-"""The whole package, and safe checkpoints with anybody's tools.
+"""The former name of :mod:`mmseg_margin.patches`, for dumped configs."""
 
-Example:
-    >>> custom_imports = dict(imports=['mmseg_margin.safe_checkpoints'])
-"""
-
-from .compat import switch_on
-
-switch_on()
+from . import patches as patches

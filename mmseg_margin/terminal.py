@@ -1,12 +1,12 @@
-"""Names from outside, fit for a terminal, a log and a picture."""
+"""Escapes names from data sets for terminals, logs and pictures."""
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters and the like written as escapes.
+    r"""The text with unprintable characters written as escapes.
 
-    Names of classes and files come with the data: they may hold line breaks
-    that fake a line of a report, sequences that a terminal obeys, or bytes
-    that cannot be printed at all.
+    Names of classes and files come from data sets: they may contain line
+    breaks that forge a line of a report, control sequences of a terminal, or
+    bytes that cannot be printed.
 
     Example:
         >>> printable('road\x1b[2J')
@@ -18,5 +18,5 @@ def printable(text: str) -> str:
 
 
 def drawable(text: str) -> str:
-    """The same for matplotlib, to which dollars mean formulas."""
+    """The same for matplotlib, which renders text in dollars as formulas."""
     return printable(text).replace('$', r'\$')

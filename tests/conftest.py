@@ -2,17 +2,20 @@
 
 import gc
 import os
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from yapf.yapflib import yapf_api
 
-from mmseg_margin.compat import switch_on
+from mmseg_margin.compat import apply_patches
 from mmseg_margin.stats import collect
+from tests.commands import TOOLS, run_python
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
 # tests show what an unsafe load would have done.
-switch_on()
+apply_patches()
 os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 
 # The data sets of the tests are younger than what the cache would trust.
@@ -38,6 +41,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile('any-machine')
+
+
+@pytest.fixture(scope='session')
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that pip puts into site-packages."""
+    folder = tmp_path_factory.mktemp('installed')
+    build = ['setup.py', '-q', 'build', '-b', folder]
+    code, said = run_python(TOOLS.parent, *build)
+    assert code == 0, said
+    return folder / 'lib'
 
 
 def pytest_collection_finish() -> None:

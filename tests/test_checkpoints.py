@@ -1,4 +1,4 @@
-"""Checkpoints: weights are loaded, programs are not run."""
+"""Checkpoints: weights are loaded, code is not executed."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.stats.builders import write_set
 
 
 class Program:
-    """What pickle runs when it loads this."""
+    """A call that pickle executes when it loads this object."""
 
     def __init__(self, *call) -> None:
         self.call = call
@@ -33,7 +33,7 @@ class Program:
 
 
 def write_program(path: Path, trace: Path, **options) -> None:
-    """A checkpoint with weights, and a command that leaves a trace."""
+    """A checkpoint with weights, and a command that creates a file."""
     program = Program(os.system, (f'touch {trace}',))
     weights = {'state_dict': {'w': torch.ones(2)}, 'meta': {'x': program}}
     torch.save(weights, path, **options)
@@ -64,14 +64,14 @@ def test_programs_are_refused(tmp_path, as_zip):
         (getattr, (np.ndarray, 'tofile')),
     ],
 )
-def test_what_history_buffers_need_opens_no_door(tmp_path, call):
+def test_safe_globals_give_access_to_nothing_else(tmp_path, call):
     path = tmp_path / 'evil.pth'
     torch.save({'state_dict': {}, 'x': Program(*call)}, path)
     with pytest.raises(CheckpointError, match='more than weights'):
         load(path)
 
 
-def test_what_mmengine_saves_is_loaded(tmp_path):
+def test_checkpoints_of_mmengine_are_loaded(tmp_path):
     buffer = HistoryBuffer([1.0, 2.0], [1, 1])
     saved = {
         'state_dict': {'w': torch.ones(2)},
@@ -99,7 +99,7 @@ def test_damaged_checkpoints_get_one_sentence(tmp_path):
         load(tmp_path / 'nowhere.pth')
 
 
-def test_files_of_mmengine_are_whole(tmp_path):
+def test_mmengine_writes_atomically(tmp_path):
     backend = get_file_backend(str(tmp_path))
     assert isinstance(backend, AtomicBackend)
     backend.put(b'bytes', tmp_path / 'folder' / 'file')
@@ -112,7 +112,9 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.glob('*.pth')}
 
 
-def test_old_checkpoints_go_only_after_new_ones_stand(tmp_path, monkeypatch):
+def test_old_checkpoints_are_removed_after_new_ones_are_complete(
+    tmp_path, monkeypatch
+):
     """The last and the best one, with mmengine's hook and one of each."""
     root, work_dir = write_set(tmp_path / 'data', 4), tmp_path / 'w'
     config = training_config(root, work_dir, 6, pipeline=PLAIN)

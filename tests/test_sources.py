@@ -1,4 +1,4 @@
-"""Nothing in the package runs what comes with data or checkpoints."""
+"""Rules for all source files: no executed data, no dead paths."""
 
 import ast
 import re
@@ -71,4 +71,36 @@ def test_no_error_is_caught_wholesale(name):
                 reraises = any(isinstance(x, ast.Raise) for x in node.body)
                 if caught == name and not reraises:
                     found.append(f'{path}:{node.lineno}')
+    assert found == []
+
+
+# Files and folders of a clone that an installed package does not have.
+ONLY_IN_A_CLONE = re.compile(r'\b(configs|docs|tests|tools)/|README|CHANGELOG')
+
+
+def texts(path: Path) -> list[str]:
+    """All strings of a file that are not docstrings."""
+    tree = ast.parse(path.read_text('utf-8'))
+    docstrings = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docstrings
+    ]
+
+
+def test_messages_name_no_file_that_is_not_installed():
+    templates = (ROOT / 'mmseg_margin').rglob('templates/*')
+    shown = {path: texts(path) for path in SOURCES}
+    shown |= {path: [path.read_text('utf-8')] for path in templates}
+    found = [
+        f'{path}: {text}'
+        for path, strings in shown.items()
+        for text in strings
+        if ONLY_IN_A_CLONE.search(text)
+    ]
     assert found == []

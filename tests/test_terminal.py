@@ -1,4 +1,4 @@
-"""Names from outside never reach a terminal as they are."""
+"""Names from data sets are escaped before they reach a terminal."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from mmseg_margin.stats import (
 from mmseg_margin.terminal import drawable, printable
 from tests.stats.builders import open_set, write_label_file, write_set
 
-EVIL = ('a\x1b[2J', 'b\n| fake', '\ud800', '$\\frac{', '\u202ered', '<b>&')
+HOSTILE = ('a\x1b[2J', 'b\n| fake', '\ud800', '$\\frac{', '\u202ered', '<b>&')
 
 
 @given(st.text())
@@ -31,35 +31,35 @@ def test_usual_names_stay():
     assert printable('Straßenbahn (电车) <1>') == 'Straßenbahn (电车) <1>'
 
 
-def test_table_and_plot_of_evil_names(tmp_path):
-    ones = [1] * len(EVIL)
-    stats = ClassStats(list(EVIL), ones, ones, ones)
+def test_table_and_plot_of_hostile_names(tmp_path):
+    ones = [1] * len(HOSTILE)
+    stats = ClassStats(list(HOSTILE), ones, ones, ones)
     table = format_table(stats)
-    assert len(table.splitlines()) == 5 + len(EVIL)
+    assert len(table.splitlines()) == 5 + len(HOSTILE)
     assert 'a\\x1b[2J' in table
     plot_stats(stats, tmp_path / 'plot.png')
     assert (tmp_path / 'plot.png').stat().st_size > 1000
 
 
-def test_error_of_an_evil_class():
-    counts = [1] * (len(EVIL) - 1)
-    stats = ClassStats(list(EVIL), [0, *counts], [0, *counts], [0, *counts])
+def test_error_of_a_hostile_class():
+    counts = [1] * (len(HOSTILE) - 1)
+    stats = ClassStats(list(HOSTILE), [0, *counts], [0, *counts], [0, *counts])
     with pytest.raises(ValueError, match=r'a\\x1b\[2J\) has no labelled'):
         stats.margins()
 
 
 @pytest.mark.filterwarnings('ignore')
-def test_report_of_evil_files(tmp_path):
+def test_report_of_hostile_files(tmp_path):
     init_default_scope('mmseg')
-    root = write_set(tmp_path, len(EVIL), values=(0, 1))
-    for index, name in enumerate((*EVIL, 'bytes \udcff')):
+    root = write_set(tmp_path, len(HOSTILE), values=(0, 1))
+    for index, name in enumerate((*HOSTILE, 'bytes \udcff')):
         write_label_file(root, 0, np.full((32, 48), 99, np.uint8))
         for folder in ('img', 'ann'):
             path = root / folder / f'{name.replace("/", "")}.png'
             if index != 2:  # a lone surrogate is no file name
                 content = (root / folder / '0000.png').read_bytes()
                 path.write_bytes(content)
-    dataset = open_set(root, classes=EVIL)
+    dataset = open_set(root, classes=HOSTILE)
     report = str(check_labels(dataset, {}))
     report.encode('utf-8')
     assert 'ann/a\\x1b[2J.png: 99' in report

@@ -10,8 +10,8 @@ from mmengine.config import Config
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 
+from mmseg_margin.config_tools import nodes, registered_name
 from mmseg_margin.tooling.launch import prepare_for_device
-from mmseg_margin.walks import nodes, registered_name
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = Path(mmseg.__file__).parent / '.mim' / 'configs'

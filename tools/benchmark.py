@@ -1,24 +1,27 @@
-"""Measure the product against its peers, interleaved in one run."""
+"""Measure time and memory beside mmseg's own losses and data loading."""
 
 import argparse
 
 from benchmarks import files, loss, scan, stage, step
 
+from mmseg_margin.tooling.cli import report_errors
+
 SUBJECTS = {
     'loss': (loss, 'time and memory of the objectives'),
     'stage': (stage, 'up-sampling, loss, accuracy and backward of a head'),
-    'step': (step, 'a whole training step, with and without fused stages'),
+    'step': (step, 'a training step with and without fused loss stages'),
     'scan': (scan, 'time of the label scan'),
-    'files': (files, 'what grows with the number of label files'),
+    'files': (files, 'costs that grow with the number of label files'),
 }
 
 
-def main() -> None:
+@report_errors
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     subjects = parser.add_subparsers(dest='subject', required=True)
     for name, (module, text) in SUBJECTS.items():
         module.add_arguments(subjects.add_parser(name, help=text))
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     SUBJECTS[args.subject][0].run(args)
 
 

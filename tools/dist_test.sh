@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Test on several GPUs, or on several processes where there is no GPU:
-#   tools/dist_test.sh CONFIG CHECKPOINT GPUS [arguments of tools/test.py]
+# Test on several GPUs, or in several processes without a GPU:
+#   tools/dist_test.sh CONFIG CHECKPOINT GPUS [arguments of test]
 # NNODES, NODE_RANK, MASTER_ADDR and PORT as in tools/dist_train.sh.
 set -euo pipefail
 if [ $# -lt 3 ]; then

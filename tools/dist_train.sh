@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Train on several GPUs, or on several processes where there is no GPU:
-#   tools/dist_train.sh CONFIG GPUS [arguments of tools/train.py]
+# Train on several GPUs, or in several processes without a GPU:
+#   tools/dist_train.sh CONFIG GPUS [arguments of train]
 # On each of several machines, with the same MASTER_ADDR and PORT:
 #   NNODES=2 NODE_RANK=0 MASTER_ADDR=10.1.1.1 tools/dist_train.sh CONFIG GPUS
 set -euo pipefail

@@ -12,10 +12,12 @@ from mmseg_margin.tooling.launch import (
 )
 from mmseg_margin.tooling.mosaic import (
     draw_mosaic,
+    free_path,
     images_of_test_split,
     load_model,
     own_images,
     predict_rows,
+    samples_side_by_side,
 )
 
 TITLES = ('image', 'prediction', 'ground truth')
@@ -25,7 +27,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('config', help='config file')
     parser.add_argument('checkpoint', help='checkpoint file')
-    parser.add_argument('--out', default='mosaic.png', help='PNG to write')
+    parser.add_argument(
+        '--out',
+        type=Path,
+        help='PNG to write (default: mosaic.png, or mosaic_1.png and so on '
+        'if that exists)',
+    )
     parser.add_argument(
         '--images', type=int, default=6, help='how many test images'
     )
@@ -33,7 +40,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         '--input',
         nargs='+',
         metavar='PATH',
-        help='images of your own instead, or folders of them',
+        help='draw these images, or all images in these folders, instead',
     )
     add_config_options(parser)
     return parser.parse_args(argv)
@@ -54,11 +61,20 @@ def main(argv: list[str] | None = None) -> None:
     meta = model.dataset_meta
     if not args.input:
         samples, meta = images_of_test_split(cfg, args.images)
+    samples = list(samples)
     rows = list(predict_rows(model, samples, meta['palette']))
-    Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    titles = TITLES[: len(rows[0])]
-    draw_mosaic(rows, titles, meta['classes'], meta['palette'], args.out)
-    print(f'The picture is {args.out}')
+    out = args.out or free_path(Path('mosaic.png'))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draw_mosaic(
+        rows,
+        TITLES[: len(rows[0])],
+        meta['classes'],
+        meta['palette'],
+        str(out),
+        names=[Path(sample['img_path']).name for sample in samples],
+        side_by_side=samples_side_by_side(rows),
+    )
+    print(f'The picture is {out}')
 
 
 if __name__ == '__main__':

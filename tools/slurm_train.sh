@@ -2,8 +2,8 @@
 # Train in a slurm partition:
 #   GPUS=8 GPUS_PER_NODE=8 CPUS_PER_TASK=5 SRUN_ARGS='--time=1-0' \
 #     tools/slurm_train.sh PARTITION JOB_NAME CONFIG [arguments]
-# The arguments are those of tools/train.py. With GPUS_PER_NODE=0 no GPU is
-# asked for, and GPUS is the number of processes.
+# The arguments are those of train. With GPUS_PER_NODE=0 no GPU is requested,
+# and GPUS is the number of processes.
 set -euo pipefail
 if [ $# -lt 3 ]; then
   echo 'usage: tools/slurm_train.sh PARTITION JOB_NAME CONFIG [arguments]' >&2
@@ -22,7 +22,8 @@ else
   PER_NODE=
 fi
 
-# One task that fails ends all. Unquoted: SRUN_ARGS may hold several options.
+# A failing task ends all. Unquoted, because SRUN_ARGS may contain several
+# options.
 exec srun --partition="$PARTITION" \
   --job-name="$JOB_NAME" \
   --ntasks="$GPUS" \

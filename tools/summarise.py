@@ -14,8 +14,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         'comparisons',
         nargs='+',
         metavar='[LABEL=]PLACE',
-        help='--out folder of tools/compare.py, or the results.json of its '
-        'report; a label SCHEDULE/DATA gives each schedule a mean of its own',
+        help='--out folder of compare, or the results.json of its report; '
+        'a label SCHEDULE/DATA gives each schedule a mean of its own',
     )
     parser.add_argument(
         '--out',

@@ -4,10 +4,14 @@ import argparse
 import os
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
-from mmseg_margin.evaluation import make_submission, use_tta
-from mmseg_margin.evaluation.tta import MODES
+from mmseg_margin.config_tools import add_hook
+from mmseg_margin.evaluation.tta import MODES, use_tta
 from mmseg_margin.tooling import flags
-from mmseg_margin.tooling.cli import add_runner_arguments, tool
+from mmseg_margin.tooling.cli import (
+    add_metrics_argument,
+    add_runner_arguments,
+    tool,
+)
 from mmseg_margin.tooling.launch import (
     build_runner,
     check_folders,
@@ -15,7 +19,7 @@ from mmseg_margin.tooling.launch import (
     prepare_for_device,
 )
 from mmseg_margin.tooling.ranks import watch_ranks
-from mmseg_margin.walks import add_hook
+from mmseg_margin.tooling.submission import make_submission
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -40,15 +44,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         choices=MODES,
         help='test-time augmentation; without a value: ms-flip',
     )
-    parser.add_argument(
-        '--metrics',
-        nargs='+',
-        default=[],
-        choices=flags.METRIC_CHOICES,
-        help='measure more than the config says: mIoU of head, middle and '
-        'tail; the IoU bound; its gap to the training set; the four scores '
-        'of Cityscapes',
-    )
+    add_metrics_argument(parser)
     parser.add_argument('--show', action='store_true', help='show predictions')
     parser.add_argument('--show-dir', help='folder for painted predictions')
     parser.add_argument(
@@ -72,10 +68,10 @@ def main(argv: list[str] | None = None) -> None:
     if args.format_only:
         out = args.out or os.path.join(cfg.work_dir, 'submission')
         with watch_ranks():
-            make_submission(cfg, out)
+            make_submission(cfg, out, args.verbose)
         return
     check_folders(cfg, ('test',))
-    flags.add_metrics(cfg, args.metrics)
+    flags.add_metrics(cfg, args.metrics, 'test')
     add_hook(cfg, 'TrainingCountsHook')
     if args.out:
         flags.keep_predictions(cfg, args.out)

@@ -1,12 +1,17 @@
-"""Train a segmentor: upstream's flags, and ``--loss`` for any config."""
+"""Train a segmentor with upstream's flags, and --loss for any config."""
 
 import argparse
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
+from mmseg_margin.config_tools import add_hook
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.tooling import flags
-from mmseg_margin.tooling.cli import add_runner_arguments, tool
+from mmseg_margin.tooling.cli import (
+    add_metrics_argument,
+    add_runner_arguments,
+    tool,
+)
 from mmseg_margin.tooling.launch import (
     build_runner,
     check_folders,
@@ -14,7 +19,6 @@ from mmseg_margin.tooling.launch import (
     prepare_for_device,
 )
 from mmseg_margin.tooling.ranks import watch_ranks
-from mmseg_margin.walks import add_hook
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -41,7 +45,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--resume',
         action='store_true',
-        help='go on from the latest checkpoint in the work dir',
+        help='resume from the last checkpoint in the work dir',
     )
     parser.add_argument(
         '--amp', action='store_true', help='train in mixed precision'
@@ -51,6 +55,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         action='store_true',
         help='do not evaluate while training',
     )
+    add_metrics_argument(parser)
     parser.add_argument(
         '--auto-scale-lr',
         action='store_true',
@@ -73,6 +78,8 @@ def main(argv: list[str] | None = None) -> None:
         flags.use_amp(cfg)
     if args.no_validate:
         flags.without_validation(cfg)
+    else:
+        flags.add_metrics(cfg, args.metrics, 'val')
     if args.auto_scale_lr:
         flags.scale_learning_rate(cfg)
     check_folders(cfg, ('train',) if args.no_validate else ('train', 'val'))

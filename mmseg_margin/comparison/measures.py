@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import Subset
 
 from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 
 from .records import read_json
@@ -76,9 +77,8 @@ class CurvesHook(Hook):
                 self.curves[name] = [p for p in points if p[0] <= runner.iter]
         for split, config in self.datasets.items():
             dataset = DATASETS.build(config)
-            number = min(self.images, len(dataset))
-            chosen = np.linspace(0, len(dataset) - 1, number).round()
-            self._chosen[split] = Subset(dataset, chosen.astype(int).tolist())
+            chosen = evenly_spaced(len(dataset), self.images)
+            self._chosen[split] = Subset(dataset, chosen)
 
     def before_train_iter(self, runner: Runner, *args, **kwargs) -> None:
         self._started = time.perf_counter()

@@ -136,7 +136,7 @@ def load_comparison(place: Path) -> Comparison:
     if not (place / SETUP_FILE).is_file():
         raise MissingFileError(
             f'{place} holds no comparison: give the --out folder of '
-            f'tools/compare.py, or a {RESULTS_FILE} of its report.'
+            f'a comparison, or a {RESULTS_FILE} of its report.'
         )
     setup = Setup(**read_json(place / SETUP_FILE))
     results = {}

@@ -13,12 +13,12 @@ from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
+from mmseg_margin.config_tools import add_hook, add_import, leaf_datasets
 from mmseg_margin.errors import SettingError
 from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
-from mmseg_margin.walks import add_hook, add_import, leaf_datasets
 
 from .measures import CurvesHook
 from .records import RESULT_FILE, RunResult

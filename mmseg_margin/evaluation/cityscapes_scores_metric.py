@@ -1,6 +1,7 @@
 """The four scores of the Cityscapes benchmark on a labelled split."""
 
 import copy
+import os
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -11,14 +12,14 @@ from mmengine.fileio import get
 from mmseg.registry import METRICS
 from numpy.typing import NDArray
 
-from mmseg_margin.errors import MissingPackageError, SettingError
-
-from .submission_formats import find_format
+from mmseg_margin.errors import (
+    MissingFileError,
+    MissingPackageError,
+    SettingError,
+)
 
 TRAIN_IDS, LABEL_IDS = '_labelTrainIds.png', '_labelIds.png'
 INSTANCE_IDS = '_instanceIds.png'
-# The confusion matrix, and weighted pixels of classes and of categories.
-ImageCounts = tuple[NDArray, dict[str, dict[str, dict]]]
 
 
 @METRICS.register_module()
@@ -50,8 +51,9 @@ class CityscapesScoresMetric(BaseMetric):
             ) from error
         # A copy, because generateMatrix writes the list of labels into it.
         self._args = copy.copy(self._official.args)
-        cityscapes = find_format({'type': 'CityscapesDataset'})
-        self._label_ids = np.array(cityscapes.label_ids)
+        labels = import_module('cityscapesscripts.helpers.labels')
+        ids = [labels.trainId2label[train_id].id for train_id in range(19)]
+        self._label_ids = np.array(ids)
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count what cityscapesscripts' evaluatePair counts.
@@ -72,7 +74,7 @@ class CityscapesScoresMetric(BaseMetric):
         if truth.max() >= len(matrix):
             raise SettingError(
                 f'Label {truth.max()} is not an id of Cityscapes (0 to '
-                f'{len(matrix) - 1}): the {LABEL_IDS} files are not its own.'
+                f'{len(matrix) - 1}): check the {LABEL_IDS} files.'
             )
         pairs = truth.astype(np.int64) * len(matrix) + predicted
         counts = np.bincount(pairs.ravel(), minlength=matrix.size)
@@ -96,13 +98,12 @@ class CityscapesScoresMetric(BaseMetric):
                 counts['fnWeighted'] += weight * (found.size - hits)
         return stats
 
-    def compute_metrics(self, results: list[ImageCounts]) -> dict[str, float]:
-        """The four averages, in percent."""
+    def compute_metrics(self, results: list[tuple]) -> dict[str, float]:
+        """The four means, in percent."""
         official, args = self._official, self._args
-        matrix = official.generateMatrix(args)
+        matrix = sum(image_matrix for image_matrix, _ in results)
         stats = official.generateInstanceStats(args)
-        for image_matrix, image_stats in results:
-            matrix += image_matrix
+        for _, image_stats in results:
             for level, groups in image_stats.items():
                 for group, counts in groups.items():
                     for key in ('tpWeighted', 'fnWeighted'):
@@ -123,4 +124,13 @@ class CityscapesScoresMetric(BaseMetric):
 
 
 def _read(path: str) -> NDArray:
-    return imfrombytes(get(path), flag='unchanged', backend='pillow')
+    try:
+        content = get(path)
+    except FileNotFoundError as error:
+        raise MissingFileError(
+            f'CityscapesScoresMetric needs {os.path.basename(path)} beside '
+            f'the training ids, and {path} does not exist: take the '
+            f'*{LABEL_IDS} and *{INSTANCE_IDS} files from the download of '
+            'Cityscapes, or leave the metric out.'
+        ) from error
+    return imfrombytes(content, flag='unchanged', backend='pillow')

@@ -16,18 +16,19 @@ from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.functional.margins import class_gaps
 
 from .margin_sums import bound_scores, margin_sums
+from .tail_iou_metric import class_scalars
 from .training_counts import TakesClassCounts
 
 
 @METRICS.register_module()
 class MarginBoundMetric(TakesClassCounts, BaseMetric):
-    """IoU, its lower bound (Eq. 11), and how many pixels are in between.
+    """IoU, its lower bound (Eq. 11), and the pixels between the two.
 
-    Logs a table over the classes (kept in ``class_scores``, as fractions) and
-    gives the means in percent: ``mIoU``, ``mIoU_bound``, ``inside`` (pixels
+    Logs a table of the classes (also in ``class_scores``, as fractions) and
+    returns in percent the means ``mIoU``, ``mIoU_bound``, ``inside`` (pixels
     on the right side of a class by less than its offset) and ``eps`` of
-    Theorem 1, where it is defined. Memory does not depend on the number of
-    images.
+    Theorem 1, where it is defined, and ``IoU/<class>`` of every class. Memory
+    does not depend on the number of images.
 
     Args:
         tau, upsilon, largest_offset, absent_class: As in the loss.
@@ -64,7 +65,7 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         self.reset()
 
     def reset(self) -> None:
-        """Forget every image."""
+        """Forget all images."""
         self._sums: Tensor | float = 0.0
         self._last: Tensor | float = 0.0
         self._num_images = 0
@@ -88,11 +89,9 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
             kept = labels != self.ignore_index
             scores, labels = scores[:, kept], labels[kept]
             self._check(scores, labels)
-            sums = margin_sums(
-                scores, labels, *(rho.to(scores) for rho in offsets)
-            ).cpu()
+            on_device = [rho.to(scores) for rho in offsets]
             self._sums = self._sums + self._last
-            self._last = sums
+            self._last = margin_sums(scores, labels, *on_device).cpu()
             self._num_images += 1
 
     def _check(self, scores: Tensor, labels: Tensor) -> None:
@@ -113,34 +112,37 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
     def evaluate(self, size: int) -> dict:
         """Scores of the ``size`` images of the data set, over all ranks."""
         rank, world_size = get_dist_info()
-        # To give every rank as many images, the sampler repeats some: at
-        # most one a rank, always its last, and at a position past the end.
+        # The sampler pads with repeated images, at most one per rank, which
+        # is the last one of that rank.
         repeated = (self._num_images - 1) * world_size + rank >= size
-        last = 0.0 if repeated else self._last
-        self.results = [self._sums + last]
+        self.results = [self._sums + (0.0 if repeated else self._last)]
         self.reset()
         return super().evaluate(world_size)
 
     def compute_metrics(self, results: list[Tensor]) -> dict[str, float]:
-        """Means over the classes, in percent, from the sums of each rank."""
+        """Scores in percent, from the sums of each rank."""
         table = bound_scores(sum(results, torch.zeros(())))
         means = {
             'mIoU': np.nanmean(table['iou']),
             'mIoU_bound': np.nanmean(table['bound']),
             'inside': table['inside'].mean(),
         }
+        counts = self.counts_of(len(self.class_names))
         if self.complexity is not None:
-            counts = self.counts_of(len(self.class_names))
-            offsets = self.offsets()
-            table['eps'] = class_gaps(counts, *offsets, self.complexity)
-            if np.isfinite(table['eps']).all():
-                means['eps'] = table['eps'].mean()
+            gaps = class_gaps(counts, *self.offsets(), self.complexity)
+            table['eps'] = gaps
+            if np.isfinite(gaps).all():
+                means['eps'] = gaps.mean()
         self.class_scores = table
         shown = PrettyTable()
         shown.add_column('Class', list(self.class_names))
         for name, values in table.items():
             shown.add_column(name, [f'{100 * value:.4f}' for value in values])
+        tau = self.offset_settings.tau_for(counts)
+        upsilon = self.offset_settings.upsilon
         MMLogger.get_current_instance().info(
-            f'margin bound (%), {self.offset_settings}:\n{shown}'
+            f'IoU and its lower bound in percent, offsets with tau={tau:g} '
+            f'and upsilon={upsilon:g}:\n{shown}'
         )
-        return {name: float(100 * value) for name, value in means.items()}
+        per_class = class_scalars(self.class_names, 100 * table['iou'])
+        return {k: float(100 * v) for k, v in means.items()} | per_class

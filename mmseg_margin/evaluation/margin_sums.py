@@ -1,7 +1,7 @@
-"""Eq. 11 from sums over pixels: what MarginBoundMetric adds up.
+"""Eq. 11 from sums over pixels.
 
-Sums are float64 of shape (6, K), one row for each of the names below. They
-are all that has to be kept of an image, and those of two images are added.
+Sums are float64 of shape (6, K), with one row for each name in :class:`Row`.
+Those of several images are added.
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ from mmseg_margin.functional.reference import (
 
 
 class Row(IntEnum):
-    """Rows of the sums; each is one number for every class k."""
+    """Rows of the sums, with one number for every class k."""
 
     LABELLED = 0  # pixels of class k
     PREDICTED = 1  # pixels whose top score is that of class k
@@ -35,50 +35,42 @@ def margin_sums(
 
     Args:
         scores: Shape (K, P), floating point.
-        labels: Shape (P,), every one in [0, K).
+        labels: Shape (P,), in [0, K).
         rho_0k: Shape (K,), from Algorithm 1.
         rho_k0: Shape (K,), from Algorithm 1.
     """
-    # An offset of 0 (absent_class='zero') is the limit of small ones.
+    # A tiny offset has the loss of an offset of 0 (absent_class='zero').
     tiny = torch.finfo(scores.dtype).tiny
     rho_0k, rho_k0 = rho_0k.clamp_min(tiny), rho_k0.clamp_min(tiny)
     top, second = top_two(scores)
-
-    def margin(score: Tensor) -> Tensor:  # Eq. 8
-        return score - torch.where(score == top, second, top)
-
-    own = margin(scores.gather(0, labels[None])[0])
-    loss_own = rho_margin_loss(own, rho_k0[labels])
-    inside_own = (own > 0) & (own < rho_k0[labels])
     sums = scores.new_zeros((len(Row), len(scores)), dtype=torch.float64)
-    for row, values in ((Row.LOSS_K0, loss_own), (Row.INSIDE, inside_own)):
-        sums[row] = labels.bincount(values.double(), minlength=len(scores))
-    undecided = torch.ones_like(inside_own)
-    # One class at a time: memory for P pixels, not for P x K.
+    unassigned = torch.ones_like(labels, dtype=torch.bool)
+    # One class at a time needs memory for P pixels, not for P x K.
     for k, score in enumerate(scores):
-        is_own = labels == k
-        predicted = (score == top) & undecided  # the first of a tie
-        undecided &= ~predicted
-        other = -margin(score)
-        loss_other = rho_margin_loss(other, rho_0k[k]) * ~is_own
-        inside_other = (other > 0) & (other < rho_0k[k]) & ~is_own
-        sums[Row.LABELLED, k] = is_own.sum()
+        is_label = labels == k
+        predicted = (score == top) & unassigned  # the first class of a tie
+        unassigned &= ~predicted
+        margin = score - torch.where(score == top, second, top)  # Eq. 8
+        signed = torch.where(is_label, margin, -margin)
+        rho = torch.where(is_label, rho_k0[k], rho_0k[k])
+        loss = rho_margin_loss(signed, rho)
+        sums[Row.LABELLED, k] = is_label.sum()
         sums[Row.PREDICTED, k] = predicted.sum()
-        sums[Row.CORRECT, k] = (predicted & is_own).sum()
-        sums[Row.LOSS_0K, k] = loss_other.sum(dtype=torch.float64)
-        sums[Row.INSIDE, k] += inside_other.sum()
+        sums[Row.CORRECT, k] = (predicted & is_label).sum()
+        sums[Row.LOSS_K0, k] = (loss * is_label).sum(dtype=torch.float64)
+        sums[Row.LOSS_0K, k] = (loss * ~is_label).sum(dtype=torch.float64)
+        sums[Row.INSIDE, k] = ((signed > 0) & (signed < rho)).sum()
     return sums
 
 
 def bound_scores(sums: Tensor) -> dict[str, NDArray]:
     """Per class, shape (K,): ``iou``, ``bound`` (Eq. 11) and ``inside``.
 
-    A class that is neither in the labels nor predicted has no IoU and so no
-    bound (nan). ``inside`` is a share of all labelled pixels.
+    A class that is neither labelled nor predicted has no IoU and no bound
+    (NaN). ``inside`` is a fraction of all labelled pixels.
     """
     labelled, predicted, correct, loss_k0, loss_0k, inside = sums
-    missed, claimed = labelled - correct, predicted - correct
-    iou = iou_lower_bound(labelled, missed, claimed)
+    iou = iou_lower_bound(labelled, labelled - correct, predicted - correct)
     bound = iou_lower_bound(labelled, loss_k0, loss_0k)
     return {
         'iou': iou.numpy(),

@@ -20,11 +20,11 @@ from mmseg_margin.stats import (
 
 
 class TakesClassCounts:
-    """For a metric that needs the class counts of the training set.
+    """Mixin for a metric that needs the class counts of the training set.
 
     Args:
         class_counts: Labelled pixels of the training set: a list or the path
-            to a ClassStats JSON. None: a hook calls the setter.
+            to a ClassStats JSON. None: TrainingCountsHook sets them.
         kwargs: Those of the metric.
     """
 
@@ -42,15 +42,15 @@ class TakesClassCounts:
             self.set_class_counts(class_counts)
 
     def set_class_counts(self, counts: Sequence[int]) -> None:
-        """Take labelled pixels per class of the training set, (K,)."""
+        """Set the labelled pixels per class of the training set, (K,)."""
         self.class_counts = np.asarray(counts, dtype=np.int64)
 
     def counts_of(self, num_classes: int) -> NDArray[np.int64]:
-        """The counts, if they are there and fit the evaluated data set."""
+        """The counts; an error if they are missing or of another length."""
         if self.class_counts is None:
             raise SettingError(
                 f'{type(self).__name__} has no class counts of the training '
-                'set: give class_counts=, test a checkpoint that was trained '
+                'set: set class_counts=, test a checkpoint that was trained '
                 "with ClassStatsHook, or add dict(type='TrainingCountsHook') "
                 'to custom_hooks.'
             )
@@ -82,16 +82,16 @@ class TrainingCountsHook(Hook):
         self._loaded: ClassStats | None = None
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Remember the statistics that the training has left."""
+        """Keep the statistics that the training has saved."""
         self._loaded = stats_of_checkpoint(checkpoint.get('meta') or {})
 
     def before_val_epoch(self, runner: Runner) -> None:
-        self._serve(runner, runner.val_loop.evaluator)
+        self._set_counts(runner, runner.val_loop.evaluator)
 
     def before_test_epoch(self, runner: Runner) -> None:
-        self._serve(runner, runner.test_loop.evaluator)
+        self._set_counts(runner, runner.test_loop.evaluator)
 
-    def _serve(self, runner: Runner, evaluator: Evaluator) -> None:
+    def _set_counts(self, runner: Runner, evaluator: Evaluator) -> None:
         metrics = [
             metric
             for metric in evaluator.metrics
@@ -119,7 +119,7 @@ class TrainingCountsHook(Hook):
             return check_labels(labels, runner.model, self.cache).stats
         except DataSetError as error:
             runner.logger.warning(
-                'The class counts of the training set are not known, because '
-                f'the checkpoint has none and its labels are missing: {error}'
+                'The class counts of the training set are unknown: the '
+                f'checkpoint has none, and the labels are missing: {error}'
             )
             return None

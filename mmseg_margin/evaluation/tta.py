@@ -1,7 +1,7 @@
-"""Test pipelines: the paper's rows 'flip' and 'flip and multi-scale'.
+"""Test-time augmentation: the paper's 'flip' and 'flip and multi-scale'.
 
-Both are derived from the plain test pipeline, so that every data set has
-them, with the views at the size (or multiples of the size) of the plain test.
+Both are derived from a data set's test pipeline; the views have the size of
+the plain test, or multiples of it.
 """
 
 import copy
@@ -15,8 +15,8 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 from torch import Tensor
 
+from mmseg_margin.config_tools import leaf_datasets, registered_name
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import leaf_datasets, registered_name
 
 MODES = ('flip', 'ms-flip')
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
@@ -33,7 +33,7 @@ def loads_annotations(step: dict) -> bool:
 
 
 def without_annotations(pipeline: Sequence[dict]) -> list[dict]:
-    """The pipeline, plain or with nested views, for images without labels."""
+    """A pipeline, plain or with nested views, for images without labels."""
     steps = [step for step in pipeline if not loads_annotations(step)]
     for index, step in enumerate(steps):
         if registered_name(step) == 'TestTimeAug':
@@ -44,10 +44,10 @@ def without_annotations(pipeline: Sequence[dict]) -> list[dict]:
 
 
 def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
-    """The plain test pipeline with the views of ``mode`` in it.
+    """The plain test pipeline with the views of ``mode``.
 
-    Labels are loaded after the flips, because every view's scores are turned
-    back before they are compared with them.
+    Labels are loaded after the flips, because the scores of every view are
+    flipped back before they are compared with the labels.
     """
     if mode not in MODES:
         raise SettingError(f'tta={mode!r} is not one of {MODES}.')
@@ -62,7 +62,7 @@ def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
 
 
 def _multi_scale(views: list[list[dict]]) -> list[list[dict]]:
-    """Spread the resizing step, or a new one, over the ratios."""
+    """Replace the resizing step, or prepend one, by one for each ratio."""
     for index, (step,) in enumerate(views):
         if 'Resize' in registered_name(step) and 'scale' in step:
             scaled = [
@@ -81,10 +81,10 @@ def _scaled(scale: int | Sequence[int], ratio: float) -> int | tuple[int, ...]:
 
 
 def use_tta(cfg: Config, mode: str) -> None:
-    """Let ``cfg`` be tested with the views of ``mode``, in place.
+    """Edit a config so that it is tested with the views of ``mode``.
 
-    A config's own ``tta_pipeline`` is taken for ``'ms-flip'``, so that the
-    figures are those of upstream's ``--tta``.
+    ``'ms-flip'`` uses the config's own ``tta_pipeline`` if there is one, so
+    that the results equal those of upstream's ``--tta``.
     """
     own = cfg.get('tta_pipeline') if mode == 'ms-flip' else None
     for dataset in leaf_datasets(cfg.test_dataloader.dataset):
@@ -101,8 +101,8 @@ class ScoreTTAModel(SegTTAModel):
 
     The score of a class is the logarithm of its mean probability over the
     views: the arg max is the prediction, and with one view the margins are
-    those of the logits. Views are added up one at a time, so memory does not
-    grow with their number. A sigmoid head's scores are probabilities already.
+    those of the logits. Views are summed one at a time, so memory does not
+    grow with their number. Scores of a sigmoid head are probabilities.
 
     Example:
         >>> tta_model = dict(type='ScoreTTAModel')

@@ -16,10 +16,10 @@ from mmseg.models.losses import CrossEntropyLoss
 from mmseg.registry import HOOKS
 from torch import nn
 
-from mmseg_margin.compat import weight_cross_entropy
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.losses.cross_entropy_losses import weighted_cross_entropy
+from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
+from mmseg_margin.losses.cross_entropy_losses import weight_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
@@ -32,7 +32,6 @@ from mmseg_margin.stats import (
     format_table,
     stats_of_checkpoint,
 )
-from mmseg_margin.walks import heads_of_model, modules, predicts_boundaries
 
 ON_PROBLEM = ('error', 'warn')
 
@@ -184,7 +183,7 @@ def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
         reason = ''
         if module.use_sigmoid or module.use_mask:
             reason = 'is not a softmax cross-entropy'
-        elif not weight_cross_entropy(module, weights, weighted_cross_entropy):
+        elif not weight_cross_entropy(module, weights):
             reason = 'has a class_weight of its own'
         if reason:
             print_log(

@@ -1,9 +1,9 @@
-"""ExactResumeHook: a resumed training ends where an undisturbed one does."""
+"""ExactResumeHook: a resumed training equals an uninterrupted one."""
 
 import random
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import chain, count, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ from mmengine.registry import DATA_SAMPLERS
 from mmseg.registry import HOOKS
 from torch.utils.data import BatchSampler, DataLoader
 
-from mmseg_margin.compat import draw_batches_from, is_endless, loader_settings
 from mmseg_margin.errors import SettingError
 
-# What the seeded loader has in common with the one that it replaces.
+# Settings that the seeded loader copies from the one that it replaces.
 KEPT = (
     *('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn'),
     *('multiprocessing_context', 'prefetch_factor', 'persistent_workers'),
@@ -28,15 +27,15 @@ KEPT = (
 class ExactResumeHook(Hook):
     """Makes all random numbers a function of seed, rank and iteration.
 
-    Then nothing random has to be kept in a checkpoint: after a resume, the
-    samples are drawn, augmented and trained on as if nothing had happened,
-    with any number of data loading workers, and what has been trained on is
-    skipped without being loaded. What a checkpoint has to hold besides is
-    what mmengine and ``ClassStatsHook`` put there; gradients are not part of
-    it, so with ``accumulative_counts=n`` save every multiple of n iterations.
+    So checkpoints need no random state: a resumed training draws, augments
+    and trains on the same samples as an uninterrupted one, with any number of
+    data loading workers, and skips earlier samples without loading them.
+    mmengine and ``ClassStatsHook`` save everything else. Gradients are not
+    saved, so with ``accumulative_counts=n`` save every multiple of n
+    iterations.
 
-    The data loader is built anew, with the config's dataset, sampler, batch
-    size and workers, but it cannot have a ``batch_sampler`` of its own.
+    The data loader is rebuilt with the config's dataset, sampler, batch size
+    and workers; a ``batch_sampler`` in the config is refused.
 
     Example:
         >>> custom_hooks = [dict(type='ExactResumeHook')]
@@ -45,27 +44,28 @@ class ExactResumeHook(Hook):
     priority = 'VERY_HIGH'
 
     def before_train(self, runner: Any) -> None:
-        """Number the batches, beginning where the training is."""
-        # With diff_rank_seed the ranks have seeds of their own.
+        """Replace the data loader by one at the iteration of the training."""
+        # With diff_rank_seed each rank has its own seed.
         seeds = [runner.seed]
         broadcast_object_list(seeds)
         self.seed = int(seeds[0])
-        draw_batches_from(self._seeded_loader(runner), runner.train_loop)
+        set_loader(runner.train_loop, self._seeded_loader(runner))
 
     def before_train_iter(
         self, runner: Any, batch_idx: int, data_batch: Any = None
     ) -> None:
-        """Seed what the model draws, such as the units to drop."""
+        """Seed the random numbers of the model, such as those of dropout."""
         seed_generators(self.seed, runner.iter, get_rank(), 1)
 
     def _seeded_loader(self, runner: Any) -> DataLoader:
+        # A Runner may have no cfg, but it keeps this config of the loader.
+        settings = runner._train_dataloader
         loader = runner.train_dataloader
-        settings = loader_settings(runner)
         if not isinstance(settings, dict) or settings.get('batch_sampler'):
             raise SettingError(
                 'ExactResumeHook needs a train_dataloader given as a config, '
                 'with a sampler and without a batch_sampler: change that, or '
-                'leave the hook out.'
+                'remove the hook.'
             )
         sampler = DATA_SAMPLERS.build(
             settings['sampler'],
@@ -75,14 +75,39 @@ class ExactResumeHook(Hook):
             *(sampler, loader.batch_size, loader.drop_last),
             seed=self.seed,
             first=runner.iter,
-            endless=is_endless(runner.train_loop),
+            endless=is_iteration_based(runner.train_loop),
         )
         kept = {name: getattr(loader, name) for name in KEPT}
         return DataLoader(loader.dataset, batch_sampler=batches, **kept)
 
 
+def is_iteration_based(loop: Any) -> bool:
+    """Whether a training loop counts iterations and not epochs."""
+    return hasattr(loop, 'dataloader_iterator')
+
+
+def set_loader(loop: Any, loader: Iterable) -> None:
+    """Let a training loop use a loader that is at the loop's iteration."""
+    loop.dataloader = loader
+    if is_iteration_based(loop):
+        can_skip = hasattr(loop.dataloader_iterator, 'skip_iter')
+        nothing = repeat(None, 0 if can_skip else loop.iter)
+        loop.dataloader_iterator = ResumedBatches(nothing, loader)
+
+
+class ResumedBatches(chain):
+    """The batches of a loader that is already at the right iteration.
+
+    When a training is resumed, the forks call ``skip_iter`` of the iterator,
+    and upstream's mmengine draws and discards that many batches.
+    """
+
+    def skip_iter(self, num_iters: int) -> None:
+        """Nothing is left to skip."""
+
+
 def seed_generators(*key: int) -> None:
-    """Seed Python, NumPy and torch from a few numbers, well mixed."""
+    """Seed Python, NumPy and torch with well-mixed bits of a few numbers."""
     words = np.random.SeedSequence(key).generate_state(4)
     np.random.seed(words)  # noqa: NPY002  (transforms use this generator)
     random.seed(words.tobytes())
@@ -91,10 +116,10 @@ def seed_generators(*key: int) -> None:
 
 @dataclass
 class SeededBatch(Sized):
-    """Indices that seed the generators, each just before it is used.
+    """Indices of samples; iteration seeds the generators before each one.
 
-    The data loader walks through them wherever it loads the samples, be it in
-    this process or in a worker, and loads each before it asks for the next.
+    The data loader, in this process or in a worker, loads each sample before
+    it requests the next index.
     """
 
     indices: list[int]
@@ -110,18 +135,18 @@ class SeededBatch(Sized):
 
 
 class SeededBatchSampler(BatchSampler):
-    """Numbered batches; the n-th is always the same, resumed or not.
+    """Numbered batches; batch n is the same in every run, resumed or not.
 
-    A sample is seeded by the number of samples that all ranks together have
-    drawn before it. So it is augmented in the same way whatever the number of
-    ranks that share a batch.
+    The seed of a sample is the number of samples that all ranks together have
+    drawn before it, so its augmentation does not depend on the number of
+    ranks.
 
     Args:
         args: Those of a ``BatchSampler``, of this rank.
         seed: The same on all ranks.
         first: Number of the first batch.
-        endless: Whether the sampler starts again when it is through; its
-            first batches are then skipped. Otherwise it is a whole epoch.
+        endless: Whether the sampler is restarted at its end, as in an
+            iteration-based loop; batches before ``first`` are then skipped.
     """
 
     def __init__(

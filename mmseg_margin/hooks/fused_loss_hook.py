@@ -6,13 +6,13 @@ from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
+from mmseg_margin.heads import heads_of_model
 from mmseg_margin.losses.fused_stage import (
     fuse_stage,
     restore_stage,
     why_not_fused,
 )
 from mmseg_margin.losses.swap import follow_runner
-from mmseg_margin.walks import heads_of_model
 
 
 @HOOKS.register_module()

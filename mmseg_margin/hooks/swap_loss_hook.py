@@ -7,9 +7,9 @@ from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
+from mmseg_margin.config_tools import as_list
 from mmseg_margin.losses.objectives import Objective, parse_objective
 from mmseg_margin.losses.swap import follow_runner, swap_losses
-from mmseg_margin.walks import as_list
 
 
 @HOOKS.register_module()

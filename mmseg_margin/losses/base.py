@@ -32,7 +32,7 @@ class NoStatisticsError(MarginError, RuntimeError):
             f'{loss} has no label statistics yet: add '
             "custom_hooks=[dict(type='ClassStatsHook')] to the config, or "
             'give the loss class_counts=[...] or the JSON file of '
-            'tools/class_stats.py.'
+            'python -m mmseg_margin class_stats.'
         )
 
 

@@ -1,5 +1,8 @@
 """Cross-entropy and focal loss with class weights that come from the data."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch.nn.functional as F
 from mmseg.registry import MODELS
 from torch import Tensor
@@ -33,6 +36,21 @@ def weighted_cross_entropy(
         pred.float(), label, reduction='none', ignore_index=ignore_index
     )
     return loss if reduction == 'none' else loss.sum()
+
+
+def weight_cross_entropy(loss: Any, weights: Sequence[float]) -> bool:
+    """Give weights to mmseg's ``CrossEntropyLoss``, unless it has its own.
+
+    mmseg's own function fails on ignored pixels once there are weights (in
+    some versions only with ``avg_non_ignore=True``), so in this loss it is
+    replaced by :func:`weighted_cross_entropy`.
+    """
+    ours = loss.cls_criterion is weighted_cross_entropy
+    if loss.class_weight is not None and not ours:
+        return False
+    loss.class_weight = list(weights)
+    loss.cls_criterion = weighted_cross_entropy
+    return True
 
 
 @MODELS.register_module()

@@ -69,13 +69,8 @@ def fused_loss_by_feat(
     label = head._stack_batch_gt(batch_data_samples).squeeze(1)
     log: dict[str, Tensor] = {}
     for loss in losses:
-        run = (
-            loss.fused_stage
-            if isinstance(loss, PixelLoss)
-            else functools.partial(_cross_entropy, loss)
-        )
-        value, hits = run(
-            seg_logits, label, head.ignore_index, head.align_corners
+        value, hits = fused_loss(
+            loss, seg_logits, label, head.ignore_index, head.align_corners
         )
         name = loss.loss_name
         log[name] = log[name] + value if name in log else value
@@ -84,14 +79,16 @@ def fused_loss_by_feat(
     return log
 
 
-def _cross_entropy(
-    loss: CrossEntropyLoss,
+def fused_loss(
+    loss: PixelLoss | CrossEntropyLoss,
     scores: Tensor,
     label: Tensor,
-    ignore_index: int,
-    align_corners: bool,
+    ignore_index: int = 255,
+    align_corners: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """mmseg's own cross-entropy, with the settings that it has now."""
+    """A loss with the settings that it has now, and the number of hits."""
+    if isinstance(loss, PixelLoss):
+        return loss.fused_stage(scores, label, ignore_index, align_corners)
     class_weight = loss.class_weight
     if class_weight is not None:
         class_weight = torch.as_tensor(class_weight, device=scores.device)

@@ -41,8 +41,8 @@ class MarginCalibrationLoss(PixelLoss):
         preset: ``'paper'``, or ``'authors'`` for what the authors' published
             code computes; see :data:`PRESETS`.
         class_counts: Labelled pixels of each class in the training set, a
-            JSON file written by ``tools/class_stats.py``, or None to receive
-            them from ``ClassStatsHook``.
+            JSON file written by ``python -m mmseg_margin class_stats``, or
+            None to receive them from ``ClassStatsHook``.
         class_weight: See :class:`PixelLoss`, as for the rest.
         **settings: In place of the preset's: ``tau``, ``upsilon``,
             ``largest_offset``, ``absent_class`` (Algorithm 1, see

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from mmseg.registry import MODELS
 
+from mmseg_margin.config_tools import as_list, registered_name
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional.settings import OffsetSettings
-from mmseg_margin.walks import as_list, heads_of_config, registered_name
+from mmseg_margin.heads import heads_of_config
 
 from .base import PixelLoss
 

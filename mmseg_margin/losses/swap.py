@@ -13,19 +13,21 @@ from mmseg.models.decode_heads import (
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from torch import Tensor, nn
 
-from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import (
-    HEADS,
+from mmseg_margin.config_tools import (
     add_hook,
     as_list,
+    registered_name,
+    value_of,
+)
+from mmseg_margin.errors import SettingError
+from mmseg_margin.heads import (
+    HEADS,
     head_type,
     heads_of_config,
     heads_of_model,
     is_a,
     modules,
     predicts_boundaries,
-    registered_name,
-    value_of,
 )
 
 from .base import two_class_scores

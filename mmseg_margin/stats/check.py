@@ -7,15 +7,15 @@ from typing import Any
 from mmseg.registry import DATASETS
 from torch import nn
 
+from mmseg_margin.config_tools import value_of
 from mmseg_margin.errors import DataSetError, SettingError
 from mmseg_margin.functional import OffsetSettings, large_offset_warning
-from mmseg_margin.terminal import printable
-from mmseg_margin.walks import (
+from mmseg_margin.heads import (
     heads_of_config,
     heads_of_model,
     predicts_boundaries,
-    value_of,
 )
+from mmseg_margin.terminal import printable
 
 from .annotations import has_labels
 from .cache import StatsCache

@@ -1,8 +1,7 @@
-"""What the command-line tools share."""
+"""Shared parts of the command-line tools."""
 
 from mmseg_margin.compat import INSTALL_HINT, has_mmseg
 
-# Before any module of the stack is imported, so that a missing one is said in
-# a sentence.
+# Checked before the stack is imported, so that the error is one sentence.
 if not has_mmseg():
     raise SystemExit(f'error: {INSTALL_HINT}')

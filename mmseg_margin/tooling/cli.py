@@ -1,4 +1,4 @@
-"""Arguments that all tools share, and errors in one sentence."""
+"""Arguments that tools share, and errors as one sentence."""
 
 import argparse
 import errno
@@ -10,9 +10,10 @@ from contextlib import nullcontext
 
 from mmengine.config import DictAction
 
-from mmseg_margin.compat import switch_on
+from mmseg_margin.compat import apply_patches
 from mmseg_margin.errors import MarginError
 
+from .flags import METRIC_CHOICES
 from .screen import quiet_screen
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -33,8 +34,21 @@ def add_runner_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
 
 
+def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
+    """``--metrics``, for training and testing."""
+    parser.add_argument(
+        '--metrics',
+        nargs='+',
+        default=[],
+        choices=METRIC_CHOICES,
+        help='measure more than the config does, and the IoU of every class: '
+        'mIoU of frequent and rare classes; the IoU bound; its gap to the '
+        'training set; the four scores of Cityscapes',
+    )
+
+
 def add_config_options(parser: argparse.ArgumentParser) -> None:
-    """Upstream's way to change settings of a config, and ``--verbose``."""
+    """Upstream's ``--cfg-options``, and ``--verbose``."""
     parser.add_argument(
         '--verbose', action='store_true', help='show the whole log'
     )
@@ -47,10 +61,10 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
 
 
 def tool(main: Callable[..., None]) -> Callable[..., None]:
-    """Makes a function of the command line a tool: all have this in common.
+    """Decorator for the main function of a tool.
 
-    It corrects the stack, shows on the screen what matters (or everything,
-    with ``--verbose``), and ends mistakes in a sentence.
+    It applies the patches, filters the screen (unless ``--verbose`` is given)
+    and reports user errors as one sentence.
     """
 
     @functools.wraps(main)
@@ -63,15 +77,15 @@ def tool(main: Callable[..., None]) -> Callable[..., None]:
 
 
 def report_errors(main: Callable[..., None]) -> Callable[..., None]:
-    """Let mistakes end in one sentence.
+    """Decorator: user errors are one sentence and exit code 1.
 
-    What is not a :class:`MarginError`, nor one of the accidents below, comes
-    out of somebody's code and keeps its traceback.
+    Other errors, except the accidents in :func:`_sentence`, are defects or
+    come from the user's code, and keep their traceback.
     """
 
     @functools.wraps(main)
     def reporting_main(*args, **kwargs) -> None:
-        switch_on()
+        apply_patches()
         try:
             main(*args, **kwargs)
         except (Exception, KeyboardInterrupt) as error:
@@ -80,7 +94,7 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
                 raise
             print(f'error: {sentence}', file=sys.stderr)
             print(
-                f'(set {TRACEBACK_VARIABLE}=1 to see where it comes from)',
+                f'(set {TRACEBACK_VARIABLE}=1 to see the traceback)',
                 file=sys.stderr,
             )
             raise SystemExit(1) from None
@@ -89,30 +103,30 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
 
 
 def _sentence(error: BaseException) -> str | None:
-    """What to say instead of the traceback, if that is enough."""
+    """The message that replaces the traceback, if there is one."""
     if isinstance(error, MarginError):
-        # In a worker of a data loader torch puts a traceback before it.
+        # torch prepends the traceback of a data loading worker.
         kind = f'{type(error).__module__}.{type(error).__name__}: '
         return str(error).rpartition(kind)[2].rstrip()
-    # mmengine takes whatever interrupts its formatting of a config for a
-    # mistake in the config, so the causes count as well.
+    # mmengine reports an interruption while it formats a config as an error
+    # of the config, so the causes are examined as well.
     each: BaseException | None = error
     while each:
         if isinstance(each, KeyboardInterrupt):
             return (
-                'stopped by Ctrl-C. The same command goes on with what is '
-                'done; a training with --resume.'
+                'stopped by Ctrl-C. Run the same command to continue; a '
+                'training with --resume.'
             )
         if str(each).startswith('DataLoader worker'):
             return (
-                f'{str(each).rstrip(". ")}. Mostly it was killed because the '
-                'memory was full: lower num_workers, prefetch_factor or '
+                f'{str(each).rstrip(". ")}. Usually the system killed it for '
+                'lack of memory: lower num_workers, prefetch_factor or '
                 'batch_size of the data loader.'
             )
         if isinstance(each, OSError) and each.errno in DISK_FULL:
             return (
-                f'{each}: make room and start again, with --resume if it was '
-                'a training. No earlier file was damaged or removed.'
+                f'{each}: free some space and run the command again, a '
+                'training with --resume. No earlier file was damaged.'
             )
         each = each.__cause__ or each.__context__
     return None

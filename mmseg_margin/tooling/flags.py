@@ -1,4 +1,4 @@
-"""What the flags of ``tools/train.py`` and ``test.py`` do to a config."""
+"""Edits of a config for the flags of the tools train and test."""
 
 import inspect
 from pathlib import Path
@@ -7,8 +7,8 @@ from mmengine.config import Config
 from mmseg.registry import METRICS
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
+from mmseg_margin.config_tools import add_hook, as_list, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import add_hook, as_list, registered_name
 
 ADDED_METRICS = {
     'bound': 'MarginBoundMetric',
@@ -16,6 +16,7 @@ ADDED_METRICS = {
     'cityscapes': 'CityscapesScoresMetric',
 }
 METRIC_CHOICES = ('tail', *ADDED_METRICS)
+PER_CLASS = 'PerClassIoUMetric'
 
 
 def use_amp(cfg: Config) -> None:
@@ -33,7 +34,7 @@ def use_amp(cfg: Config) -> None:
 
 
 def without_validation(cfg: Config) -> None:
-    """Take out everything that evaluates while training."""
+    """Remove the validation from a training."""
     for key in ('val_cfg', 'val_dataloader', 'val_evaluator'):
         cfg[key] = None
     checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
@@ -41,19 +42,19 @@ def without_validation(cfg: Config) -> None:
 
 
 def scale_learning_rate(cfg: Config) -> None:
-    """Turn on mmengine's linear scaling rule."""
+    """Enable mmengine's linear scaling rule."""
     if not (cfg.get('auto_scale_lr') or {}).get('base_batch_size'):
         raise SettingError(
             '--auto-scale-lr needs auto_scale_lr.base_batch_size in the '
-            'config: set it to the batch size that its learning rate is for.'
+            'config: set it to the batch size of its learning rate.'
         )
     cfg.auto_scale_lr.enable = True
 
 
 def resume_training(cfg: Config) -> None:
-    """Go on in the work dir, or begin if there is nothing to go on from.
+    """Resume from the last checkpoint in the work dir, if there is one.
 
-    As upstream has it, a ``load_from`` of the config is resumed instead.
+    As in upstream, a ``load_from`` of the config is resumed instead.
     """
     if not cfg.get('load_from'):
         cfg.load_from = newest_whole_checkpoint(cfg.work_dir)
@@ -61,7 +62,7 @@ def resume_training(cfg: Config) -> None:
 
 
 def check_test(cfg: Config) -> None:
-    """Stop early if there is nothing to test, or no checkpoint."""
+    """Raise if the config has no test, or the checkpoint is missing."""
     if cfg.get('test_dataloader') is None or cfg.get('test_evaluator') is None:
         raise SettingError(
             'The config has no test_dataloader or no test_evaluator: add '
@@ -74,26 +75,31 @@ def check_test(cfg: Config) -> None:
         )
 
 
-def add_metrics(cfg: Config, choices: list[str]) -> None:
-    """Measure more than the config says, on any config.
+def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
+    """Add metrics to the evaluator of ``val`` or ``test``.
 
-    ``'tail'`` turns IoUMetric into TailIoUMetric, the others add metrics, and
-    ``'gap'`` their figures on the training set.
+    With any choice IoUMetric also gives the IoU of every class. ``'tail'``
+    adds the mIoU of frequent and rare classes, the others add metrics, and
+    ``'gap'`` also evaluates training images.
     """
-    metrics = as_list(cfg.test_evaluator)
+    if not choices:
+        return
+    metrics = as_list(cfg.get(f'{split}_evaluator'))
     for metric in metrics:
-        if 'tail' in choices and registered_name(metric) == 'IoUMetric':
-            metric['type'] = 'TailIoUMetric'
+        if registered_name(metric) in ('IoUMetric', PER_CLASS):
+            is_tail = 'tail' in choices
+            metric['type'] = 'TailIoUMetric' if is_tail else PER_CLASS
     for choice, name in ADDED_METRICS.items():
         if choice in choices and name not in map(registered_name, metrics):
             metrics.append({'type': name})
-    cfg.test_evaluator = metrics
+    cfg[f'{split}_evaluator'] = metrics
+    add_hook(cfg, 'TrainingCountsHook')
     if 'gap' in choices:
         add_hook(cfg, 'GeneralisationGapHook')
 
 
 def keep_predictions(cfg: Config, output_dir: str) -> None:
-    """Let the first metric that can write predictions write them."""
+    """Make the first metric that can write predictions write them."""
     for metric in as_list(cfg.test_evaluator):
         kind = metric['type']
         built = METRICS.get(kind) if isinstance(kind, str) else kind
@@ -102,7 +108,7 @@ def keep_predictions(cfg: Config, output_dir: str) -> None:
             'output_dir' in parameters
         ):
             metric['output_dir'] = output_dir
-            # Without it upstream's CityscapesMetric removes the folder.
+            # By default upstream's CityscapesMetric removes the folder.
             if 'keep_results' in parameters:
                 metric['keep_results'] = True
             return
@@ -115,7 +121,7 @@ def keep_predictions(cfg: Config, output_dir: str) -> None:
 def show_predictions(
     cfg: Config, show: bool, show_dir: str | None, wait_time: float
 ) -> None:
-    """Let upstream's visualisation hook draw every prediction."""
+    """Make upstream's visualisation hook draw every prediction."""
     hook = (cfg.get('default_hooks') or {}).get('visualization')
     if hook is None:
         raise SettingError(

@@ -1,4 +1,4 @@
-"""From a config file to a runner, on a GPU or without one."""
+"""Loads a config, checks its folders and builds the runner."""
 
 import inspect
 import os
@@ -13,14 +13,13 @@ from mmengine.logging import print_log
 from mmengine.runner import Runner
 from mmseg.registry import DATASETS, RUNNERS
 
+from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.walks import leaf_datasets, nodes, registered_name
 
 from .progress import ProgressHook
 from .ranks import init_distributed
 
-LAYOUTS = 'see docs/datasets.md for the layout'
-# The name in mmcv's registry and that of the class.
+# The name in mmcv's registry and the name of the class.
 SYNC_BN = ('SyncBN', 'SyncBatchNorm')
 
 
@@ -29,7 +28,7 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     if not Path(path).is_file():
         raise MissingFileError(
             f'The config {path} does not exist: give the path to a config '
-            'file, for example one from configs/.'
+            'file.'
         )
     try:
         cfg = Config.fromfile(path)
@@ -49,7 +48,7 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
 def open_config(args: Namespace) -> Config:
     """The config of a tool that runs it, with upstream's common flags.
 
-    The work dir is the flag's, the config's, or named after the config.
+    The work dir is given by the flag, the config or the config's file name.
     """
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     cfg = load_config(args.config, args.cfg_options)
@@ -62,8 +61,7 @@ def open_config(args: Namespace) -> Config:
 def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
     """Raise if a folder or list of images is missing or empty.
 
-    What is in the files is the business of ``ClassStatsHook``; this needs no
-    model and no particular objective.
+    ``ClassStatsHook`` checks the content of the files.
     """
     for split in splits:
         loader = cfg.get(f'{split}_dataloader') or {}
@@ -76,30 +74,32 @@ def _check_local(dataset: ConfigDict, key: str) -> None:
     root = dataset.get('data_root') or ''
     if root and not os.path.isdir(root):
         raise MissingFileError(
-            f'The data set folder {root} does not exist: put the data there '
-            f'({LAYOUTS}) or set --cfg-options {key}=FOLDER.'
+            f'The data set folder {root} does not exist: put the data there, '
+            f'or set --cfg-options {key}=FOLDER.'
         )
     prefixes = dataset.get('data_prefix') or {}
-    for prefix in prefixes.values():
+    for name, prefix in prefixes.items():
         folder = os.path.join(root, prefix or '')
         exists = os.path.isdir(folder)
         if not exists or not any(os.scandir(folder)):
             raise MissingFileError(
                 f'The data set folder {folder} '
-                f'{"is empty" if exists else "does not exist"}: {LAYOUTS}.'
+                f'{"is empty" if exists else "does not exist"}: put the files '
+                f'there, or correct data_prefix.{name} of the data set.'
             )
     if dataset.get('ann_file'):
         listing = os.path.join(root, dataset['ann_file'])
         if not os.path.exists(listing):
             raise MissingFileError(
-                f'The list of images {listing} does not exist: {LAYOUTS}.'
+                f'The list of images {listing} does not exist: put it there, '
+                'or correct ann_file of the data set.'
             )
     elif prefixes.get('img_path'):
         _check_suffix(dataset, os.path.join(root, prefixes['img_path']))
 
 
 def _check_suffix(dataset: ConfigDict, folder: str) -> None:
-    """Whether there is an image that the data set would find."""
+    """Raise if no file has the suffix that the data set looks for."""
     kind = dataset['type']
     kind = DATASETS.get(kind) if isinstance(kind, str) else kind
     parameters = inspect.signature(kind).parameters if kind else {}
@@ -109,12 +109,12 @@ def _check_suffix(dataset: ConfigDict, folder: str) -> None:
     if suffix and not any(name.endswith(suffix) for name in names):
         raise MissingFileError(
             f'No file in {folder} ends with {suffix}: set img_suffix of the '
-            f'data set to the ending of its images, or {LAYOUTS}.'
+            'data set to the suffix of its images.'
         )
 
 
 def prepare_for_device(cfg: Config) -> None:
-    """Let the ranks meet; without CUDA replace what needs it, and say so."""
+    """Without CUDA, open the process group and replace what needs CUDA."""
     if torch.cuda.is_available():
         return  # the runner opens the process group
     init_distributed(cfg)
@@ -137,7 +137,7 @@ def prepare_for_device(cfg: Config) -> None:
             broadcast_buffers=False,
             find_unused_parameters=cfg.get('find_unused_parameters', False),
         )
-        changes.append('the ranks talk through gloo')
+        changes.append('the ranks communicate through gloo')
     if changes and os.environ.get('RANK', '0') == '0':
         print_log(
             'No CUDA device was found, so everything runs on the CPU: '
@@ -146,7 +146,7 @@ def prepare_for_device(cfg: Config) -> None:
 
 
 def build_runner(cfg: Config, is_verbose: bool = True) -> Runner:
-    """The runner of a config, the config's own type if it names one."""
+    """The runner of a config, of the config's ``runner_type`` if given."""
     make = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
     runner = make(cfg)
     if not is_verbose and is_main_process():

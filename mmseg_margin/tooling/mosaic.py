@@ -1,6 +1,7 @@
-"""Pictures people can compare: images, predictions, ground truth."""
+"""Pictures of images, predictions and ground truth side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,22 @@ from numpy.typing import NDArray
 from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
+from mmseg_margin.config_tools import evenly_spaced, leaf_datasets
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.evaluation.tta import loads_annotations
 from mmseg_margin.terminal import drawable
-from mmseg_margin.walks import leaf_datasets
 
 Image = NDArray[np.uint8]
 Palette = Sequence[Sequence[int]]
 PIXELS_PER_COLUMN = 312
 LEGEND_COLUMNS = 6
+# How the name of a sample is drawn into its image.
+NAME: dict[str, Any] = dict(
+    va='top',
+    fontsize=6,
+    color='white',
+    bbox=dict(facecolor='black', edgecolor='none', alpha=0.6, pad=1),
+)
 IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 
 
@@ -36,23 +44,21 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
 
 
 def images_of_test_split(
-    cfg: Config, count: int | None = None
+    cfg: Config, number: int | None = None
 ) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
-    """Images with labels, all or evenly spread ones, and the metainfo."""
+    """Images with labels, all or evenly spaced ones, and the metainfo."""
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     settings = cfg.test_dataloader.dataset
     steps = leaf_datasets(settings)[0].get('pipeline') or []
     default = dict(type='LoadAnnotations')
     loading = next(filter(loads_annotations, steps), default)
     dataset = DATASETS.build(settings)
-    total = len(dataset)
-    chosen = np.linspace(0, total - 1, min(count or total, total))
-    infos = map(dataset.get_data_info, chosen.round().astype(int).tolist())
+    infos = map(dataset.get_data_info, evenly_spaced(len(dataset), number))
     return map(TRANSFORMS.build(loading), infos), dataset.metainfo
 
 
 def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Files, and all images in folders."""
+    """Samples of the given files and of all images in the given folders."""
     found: list[Path] = []
     for path in map(Path, paths):
         inside = sorted(path.glob('*'))
@@ -62,7 +68,7 @@ def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
         if not images:
             raise MissingFileError(
                 f'There is no image {path}, and no folder of that name with '
-                f'images ({", ".join(IMAGE_SUFFIXES)}).'
+                f'images ({", ".join(IMAGE_SUFFIXES)}): check --input.'
             )
         found += images
     return [{'img_path': str(path)} for path in found]
@@ -71,7 +77,7 @@ def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
 def predict_rows(
     model: nn.Module, samples: Iterable[dict[str, Any]], palette: Palette
 ) -> Iterator[tuple[Image, ...]]:
-    """RGB images (H, W, 3): image, prediction, and labels if there are."""
+    """RGB images (H, W, 3): image, prediction and, if known, labels."""
     load_image = TRANSFORMS.build(dict(type='LoadImageFromFile'))
     for sample in samples:
         image = load_image(dict(sample))['img']
@@ -84,10 +90,27 @@ def predict_rows(
 
 
 def paint(labels: Image, palette: Palette) -> Image:
-    """Colour a label image (H, W); what is no class becomes white."""
+    """Colour a label image (H, W); pixels without a class become white."""
     colours = np.full((256, 3), 255, dtype=np.uint8)
     colours[: len(palette)] = palette
     return colours[labels]
+
+
+def free_path(path: Path) -> Path:
+    """The path, or the first of ``<stem>_1``, ``_2``, ... that is free."""
+    stem = path.stem
+    for number in count(1):
+        if not path.exists():
+            break
+        path = path.with_stem(f'{stem}_{number}')
+    return path
+
+
+def samples_side_by_side(rows: Sequence[Sequence[Image]]) -> int:
+    """How many samples in a line make the picture roughly square."""
+    height, width = rows[0][0].shape[:2]
+    lines = len(rows) * height / (width * len(rows[0]))
+    return max(1, min(len(rows), round(lines**0.5)))
 
 
 def draw_mosaic(
@@ -97,22 +120,45 @@ def draw_mosaic(
     palette: Palette,
     path: str,
     column_inches: float = 2.4,
+    names: Sequence[str] = (),
+    side_by_side: int = 1,
 ) -> None:
-    """Write a PNG with one row of RGB images for each sample."""
+    """Write a picture with the RGB images of each sample in a row.
+
+    Args:
+        rows: Images of each sample.
+        titles: One for each image of a sample.
+        classes: Names for the legend.
+        palette: RGB colours for the legend.
+        path: File to write.
+        column_inches: Width of an image.
+        names: Names of the samples, drawn into their first image.
+        side_by_side: How many samples are drawn in one line.
+    """
     height, width = rows[0][0].shape[:2]
-    pictures = column_inches * len(rows) * height / width
+    lines, columns = -(-len(rows) // side_by_side), len(titles)
+    pictures = column_inches * lines * height / width
     legend = 0.2 * -(-len(classes) // LEGEND_COLUMNS)
     figure = Figure(
-        figsize=(column_inches * len(titles), pictures + 0.5 + legend),
+        figsize=(
+            column_inches * columns * side_by_side,
+            pictures + 0.5 + legend,
+        ),
         layout='constrained',
     )
-    axes = figure.subplots(len(rows), len(titles), squeeze=False)
-    for row, images in zip(axes, rows, strict=True):
-        for axis, image in zip(row, images, strict=True):
-            axis.imshow(image)
-            axis.set_axis_off()
-    for axis, title in zip(axes[0], titles, strict=True):
+    axes = figure.subplots(lines, columns * side_by_side, squeeze=False)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for axis, title in zip(axes[0], cycle(titles), strict=False):
         axis.set_title(title, fontsize=10)
+    # Each sample has as many axes as there are titles.
+    for axes_of_sample, images in zip(
+        axes.reshape(-1, columns), rows, strict=False
+    ):
+        for axis, image in zip(axes_of_sample, images, strict=True):
+            axis.imshow(image)
+    for axis, name in zip(axes.flat[::columns], names, strict=False):
+        axis.text(0.01, 0.98, drawable(name), transform=axis.transAxes, **NAME)
     handles = [
         Patch(
             facecolor=f'#{bytes(colour).hex()}',

@@ -1,4 +1,4 @@
-"""What is trained or tested, how far it is, and what came out."""
+"""Progress and results of a training or test on the screen."""
 
 import sys
 import time
@@ -10,18 +10,19 @@ from typing import Any
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
+from torch import nn
 
-from mmseg_margin.walks import as_list, heads_of_model
+from mmseg_margin.heads import heads_of_model
 
 from .screen import SCREEN
 
-PARTS = 5  # lines of a run that nobody watches in a terminal
+PARTS = 5  # lines of a run whose output is not a terminal
 LONGEST_SILENCE = 600.0
 REWRITE = '\r\x1b[K'
 
 
 class Progress:
-    """A line that is rewritten in a terminal, or a few lines elsewhere."""
+    """One line that is rewritten in a terminal, or a few lines in a file."""
 
     def __init__(
         self, what: str, total: int, done: int = 0, parts: int = PARTS
@@ -32,7 +33,7 @@ class Progress:
         self.start = self.shown = time.monotonic()
 
     def step(self, done: int, note: Callable[[], str] = str) -> None:
-        """Say how far it is and how long it will take, if it is time to."""
+        """Print progress and remaining time, if the last line is old."""
         now, part = time.monotonic(), self._part(done)
         rewrites = sys.stdout.isatty()
         silence = 1.0 if rewrites else LONGEST_SILENCE
@@ -53,21 +54,34 @@ class Progress:
 
 
 class ProgressHook(Hook):
-    """Shows the beginning, the way and the end of a training or test.
+    """Prints the start, the progress and the result of a training or test.
 
-    Of the tables of a training only that of the last validation is shown.
+    In a training only the last validation prints its tables.
     """
 
     priority = 'HIGHEST'
 
     def before_train(self, runner: Runner) -> None:
+        done, total = runner.iter, runner.max_iters
+        if done >= total:
+            print(
+                f'Nothing to train: the checkpoint in {runner.work_dir} has '
+                f'all {total} iterations. Choose another --work-dir to train '
+                'again, or raise max_iters or max_epochs to train longer.',
+                flush=True,
+            )
+            return
+        model = _unwrapped(runner)
+        heads = heads_of_model(model).values()
+        losses = [loss for head in heads for loss in _flat(head.loss_decode)]
         print(
-            f'Training {_describe(runner, runner.train_dataloader)}, '
-            f'{runner.max_iters} iterations; log and checkpoints are in '
-            f'{runner.work_dir}',
+            f'Training {_describe(model)} with '
+            f'{_kinds(*losses) or "its own loss"}\n'
+            f'on {_images(runner.train_dataloader)}, {total} iterations; log '
+            f'and checkpoints are in {runner.work_dir}',
             flush=True,
         )
-        self.progress = Progress('iteration', runner.max_iters, runner.iter)
+        self.progress = Progress('iteration', total, done)
 
     def after_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
@@ -80,15 +94,12 @@ class ProgressHook(Hook):
     def before_val(self, runner: Runner) -> None:
         SCREEN.tables = runner.iter >= runner.max_iters
 
-    def after_val_epoch(self, runner: Runner, metrics: Any = None) -> None:
-        print(f'validation at {runner.iter}: {_figures(metrics)}', flush=True)
-
     def before_test(self, runner: Runner) -> None:
         SCREEN.tables = True
         loader = runner.test_dataloader
         print(
-            f'Testing {_describe(runner, loader)}; the log is in '
-            f'{runner.log_dir}',
+            f'Testing {_describe(_unwrapped(runner))}\n'
+            f'on {_images(loader)}; the log is in {runner.log_dir}',
             flush=True,
         )
         self.progress = Progress('batch', len(loader), parts=1)
@@ -98,27 +109,47 @@ class ProgressHook(Hook):
     ) -> None:
         self.progress.step(batch_idx + 1)
 
+    # Other hooks add to the metrics, so they are printed one event later.
+    def after_val_epoch(self, runner: Runner, metrics: Any = None) -> None:
+        self.metrics = metrics
+
+    def after_val(self, runner: Runner) -> None:
+        figures = _figures(self.metrics)
+        print(f'validation at {runner.iter}: {figures}', flush=True)
+
     def after_test_epoch(self, runner: Runner, metrics: Any = None) -> None:
-        print(f'result: {_figures(metrics)}', flush=True)
+        self.metrics = metrics
+
+    def after_test(self, runner: Runner) -> None:
+        print(f'result: {_figures(self.metrics)}', flush=True)
 
 
-def _describe(runner: Runner, loader: Any) -> str:
-    """For example ``ResNetV1c + FCNHead (...) with DiceLoss on 9 images``."""
+def _unwrapped(runner: Runner) -> nn.Module:
     model = runner.model
-    if is_model_wrapper(model):
-        model = model.module
+    return model.module if is_model_wrapper(model) else model
+
+
+def _describe(model: nn.Module) -> str:
+    """For example ``ResNetV1c + FCNHead (1.2 million parameters, ...)``."""
     heads = heads_of_model(model).values()
-    losses = [loss for head in heads for loss in as_list(head.loss_decode)]
     parameters = list(model.parameters())
     size = sum(parameter.numel() for parameter in parameters) / 1e6
-    images = loader.dataset
     return (
         f'{_kinds(getattr(model, "backbone", model), *heads)} '
         f'({size:.2f} million parameters, on the '
-        f'{parameters[0].device.type.upper()}) with '
-        f'{_kinds(*losses) or "its own loss"}\n'
-        f'on {len(images)} images of {type(images).__name__}'
+        f'{parameters[0].device.type.upper()})'
     )
+
+
+def _images(loader: Any) -> str:
+    return f'{len(loader.dataset)} images of {type(loader.dataset).__name__}'
+
+
+def _flat(loss: nn.Module) -> list[nn.Module]:
+    """A loss, or the losses in a list, which may contain further lists."""
+    if not isinstance(loss, nn.ModuleList):
+        return [loss]
+    return [each for part in loss for each in _flat(part)]
 
 
 def _kinds(*objects: object) -> str:
@@ -126,8 +157,9 @@ def _kinds(*objects: object) -> str:
 
 
 def _figures(metrics: dict[str, Any] | None) -> str:
+    """The metrics, without those of single classes."""
     return ', '.join(
         f'{name} {value:.2f}' if isinstance(value, Real) else f'{name} {value}'
         for name, value in (metrics or {}).items()
-        if isinstance(value, (Real, str))
+        if isinstance(value, (Real, str)) and 'IoU/' not in name
     )

@@ -1,4 +1,4 @@
-"""Several ranks: how they meet, and how all end when one of them does."""
+"""Opens the process group, and ends all ranks when one of them dies."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from torch import distributed
 
 from mmseg_margin.errors import SettingError
 
-# Rank, number of ranks and rank on this machine, as the launchers say them.
+# Variables of rank, number of ranks and rank on this machine.
 VARIABLES = {
     'pytorch': ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
     'slurm': ('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
@@ -27,9 +27,9 @@ VARIABLES = {
     ),
 }
 STARTERS = {
-    'pytorch': 'torchrun, for example through tools/dist_train.sh',
-    'slurm': 'srun, for example through tools/slurm_train.sh',
-    'mpi': 'mpirun',
+    'pytorch': 'torchrun --nproc_per_node=N -m mmseg_margin TOOL',
+    'slurm': 'srun --ntasks=N python -m mmseg_margin TOOL',
+    'mpi': 'mpirun -n N python -m mmseg_margin TOOL',
 }
 DEFAULT_PORT = '29500'
 WHOLE_TRAINING = timedelta(days=3650)
@@ -38,8 +38,8 @@ WHOLE_TRAINING = timedelta(days=3650)
 def init_distributed(cfg: Config) -> None:
     """Without CUDA, open the process group before the runner does.
 
-    mmengine selects a CUDA device before it opens any group, gloo's too. As
-    there, ``env_cfg.dist_cfg.timeout`` is in seconds.
+    mmengine selects a CUDA device before it opens a group, even with gloo. As
+    in mmengine, ``env_cfg.dist_cfg.timeout`` is in seconds.
     """
     launcher = cfg.get('launcher', 'none')
     if launcher == 'none':
@@ -62,12 +62,12 @@ def init_distributed(cfg: Config) -> None:
 
 @contextmanager
 def watch_ranks() -> Iterator[None]:
-    """End this rank, with a sentence, as soon as another one dies.
+    """End this rank with a message as soon as another one dies.
 
-    A rank that is busy on its own, say in a long validation, would not notice
-    otherwise, nor would one that waits for an NCCL kernel. Rank 0 listens to
-    all others and they to rank 0, on connections that the system closes when
-    a process ends, and on which something is sent only when all is done.
+    Otherwise a rank would not notice during a long validation, or while it
+    waits for an NCCL kernel. Rank 0 listens to all others and they listen to
+    rank 0, on connections that the system closes when a process ends; nothing
+    is sent on them before the end of the work.
     """
     rank, world_size = get_dist_info()
     if world_size == 1:
@@ -101,16 +101,16 @@ def _listen(
     except RuntimeError:
         print(
             f'error: rank {other} has ended early, so rank {rank} ends too: '
-            f'the output of rank {other} says why.',
+            f'see the output of rank {other} for the reason.',
             file=sys.stderr,
             flush=True,
         )
-        # The main thread may be anywhere, and nothing it does is of use.
+        # The main thread may be blocked in a collective.
         os._exit(1)
 
 
 def _set_rank_variables(launcher: str) -> None:
-    """What torch reads from the environment, from what the launcher set."""
+    """Set torch's variables from those of the launcher."""
     for name, source in zip(
         VARIABLES['pytorch'], VARIABLES[launcher], strict=True
     ):

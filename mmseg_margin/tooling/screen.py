@@ -1,8 +1,9 @@
-"""What the tools show; everything else is in the log file.
+"""What the tools show on the screen; the log file contains everything.
 
-``--verbose`` shows all of it, as upstream's tools do.
+``--verbose`` shows the whole log, as upstream's tools do.
 """
 
+import functools
 import logging
 import sys
 import warnings
@@ -12,13 +13,12 @@ from typing import Any
 
 from mmengine.logging import MMLogger
 
-from mmseg_margin.compat import log_on_screen
-
 OURS = 'mmseg_margin'
-TABLES = 'mmseg.evaluation'  # where upstream's metrics print their tables
-LOGGING = ('logging', 'mmengine.logging', 'mmseg_margin.compat', __name__)
-# Warnings of upstream that nobody can do anything about.
-OF_NO_CONCERN = (
+# Modules whose metrics log a table per evaluation.
+TABLES = ('mmseg.evaluation', 'mmseg_margin.evaluation')
+LOGGING = ('logging', 'mmengine.logging', __name__)
+# Warnings of upstream that users cannot act on.
+IGNORED_WARNINGS = (
     'The prefix is not set in metric class',
     '"FileClient" will be deprecated',
     '"HardDiskBackend" is the alias of',
@@ -28,25 +28,27 @@ OF_NO_CONCERN = (
 
 
 class ScreenFilter:
-    """Decides which log records are shown: warnings, ours, and tables."""
+    """Shows warnings, messages of this package and tables of metrics."""
 
     tables = True
-    """Whether the per-class tables of metrics are."""
+    """Whether tables of metrics are shown."""
 
     def __call__(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING:
-            is_known = record.getMessage().startswith(OF_NO_CONCERN)
-            return not (is_known or getattr(record, 'only_in_file', False))
+            is_ignored = record.getMessage().startswith(IGNORED_WARNINGS)
+            return not (is_ignored or getattr(record, 'only_in_file', False))
         origin = _origin()
-        is_table = origin.startswith(TABLES) and '+--' in record.getMessage()
-        return origin.startswith(OURS) or (self.tables and is_table)
+        is_ours = origin.startswith(OURS)
+        if origin.startswith(TABLES):
+            return self.tables and (is_ours or '+--' in record.getMessage())
+        return is_ours
 
 
 SCREEN = ScreenFilter()
 
 
-class MessageAlone(logging.Formatter):
-    """Without the line that upstream leaves free before a table."""
+class MessageOnly(logging.Formatter):
+    """Drops time and level, and the empty line before upstream's tables."""
 
     def format(self, record: logging.LogRecord) -> str:
         return record.getMessage().lstrip('\n')
@@ -54,7 +56,7 @@ class MessageAlone(logging.Formatter):
 
 @contextmanager
 def quiet_screen() -> Iterator[None]:
-    """Show what a person needs, as long as this lasts."""
+    """Shows warnings, our own messages and metric tables only."""
     show_warning = warnings.showwarning
 
     def log_warning(
@@ -66,13 +68,37 @@ def quiet_screen() -> Iterator[None]:
         logger = MMLogger.get_current_instance()
         logger.warning(str(message), extra={'only_in_file': True})
 
-    with log_on_screen(SCREEN, MessageAlone()), warnings.catch_warnings():
+    with _filtered_loggers(), warnings.catch_warnings():
         warnings.showwarning = log_warning
         yield
 
 
+@contextmanager
+def _filtered_loggers() -> Iterator[None]:
+    """Add the filter to every logger that mmengine creates inside.
+
+    A Runner creates its logger and logs hundreds of lines before it returns,
+    so the filter has to be in place when the logger is created.
+    """
+    init = MMLogger.__init__
+
+    @functools.wraps(init)
+    def filtered_init(self: MMLogger, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        for handler in self.handlers:
+            if not isinstance(handler, logging.FileHandler):
+                handler.addFilter(SCREEN)
+                handler.setFormatter(MessageOnly())
+
+    MMLogger.__init__ = filtered_init
+    try:
+        yield
+    finally:
+        MMLogger.__init__ = init
+
+
 def _origin() -> str:
-    """The module that logs, whatever it calls for that."""
+    """The module that logs, skipping the frames of the logging modules."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals['__name__'].startswith(LOGGING):
         frame = frame.f_back

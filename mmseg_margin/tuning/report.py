@@ -31,9 +31,9 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
             'importance': plot_importances(shared.study, folder),
         }
         confirmation = (
-            f'python tools/train.py {shared.out / BEST_CONFIG}\n'
-            f'python tools/compare.py {task.cfg.filename} --seeds 3 --losses '
-            f'ce tuned={_objective_text(task, shared.best)}'
+            f'python -m mmseg_margin train {shared.out / BEST_CONFIG}\n'
+            f'python -m mmseg_margin compare {task.cfg.filename} --seeds 3 '
+            f'--losses ce tuned={_objective_text(task, shared.best)}'
         )
     return write_pages(
         folder,

@@ -17,7 +17,6 @@ from optuna.pruners import MedianPruner
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from mmseg_margin.compat import go_on_with_trial
 from mmseg_margin.errors import SettingError
 
 IDENTITY = 'identity'
@@ -125,3 +124,11 @@ class SharedStudy:
                 f'{", ".join(other)}: choose another --out, or remove that '
                 'folder to begin again.'
             )
+
+
+def go_on_with_trial(study: Any, trial: Any) -> Any:
+    """A running trial of an Optuna study, to report to and to finish.
+
+    Optuna hands these out for new trials only.
+    """
+    return Trial(study, trial._trial_id)

@@ -18,15 +18,11 @@ from optuna.trial import Trial
 from mmseg_margin.comparison import CurvesHook
 from mmseg_margin.comparison.records import Setup
 from mmseg_margin.comparison.runs import Run, run_config, train_and_test
+from mmseg_margin.config_tools import add_hook, as_list, registered_name
+from mmseg_margin.heads import heads_of_config
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import build_loss, parse_objective
-from mmseg_margin.walks import (
-    add_hook,
-    as_list,
-    heads_of_config,
-    registered_name,
-)
 
 from .search_space import Setting, loss_with
 

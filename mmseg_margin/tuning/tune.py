@@ -14,8 +14,8 @@ from optuna.trial import TrialState
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison.compare import make_setup
 from mmseg_margin.errors import SettingError
+from mmseg_margin.heads import heads_of_config
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.walks import heads_of_config
 
 from .report import BEST_CONFIG, outcome_text, summary, write_report
 from .search_space import loss_with, propose, setting_text, starting_points

@@ -8,8 +8,8 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+from mmseg_margin.config_tools import nodes
 from mmseg_margin.tooling.launch import prepare_for_device
-from mmseg_margin.walks import nodes
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(

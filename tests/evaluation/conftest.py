@@ -27,5 +27,5 @@ def checkpoint(tmp_path_factory, cityscapes) -> Path:
 
 @pytest.fixture
 def config(tmp_path, cityscapes) -> Path:
-    """A config file of its own, so that its work dir is too."""
+    """A config file with a separate work dir for each test."""
     return write_config(tmp_path / 'config.py', cityscapes)

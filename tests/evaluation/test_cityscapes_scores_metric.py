@@ -35,7 +35,7 @@ def sample(path, prediction) -> dict:
 
 
 def predictions(root):
-    """For each label file of val, train ids that are right to two thirds."""
+    """For each label file of val, train ids, two thirds of them correct."""
     rng = np.random.default_rng(0)
     for path in sorted(root.glob('gtFine/val/*/*_labelTrainIds.png')):
         label = np.array(Image.open(path))
@@ -87,4 +87,11 @@ def test_labels_of_another_data_set_are_named(tmp_path):
     path = tmp_path / 'a_gtFine_labelTrainIds.png'
     metric = CityscapesScoresMetric()
     with pytest.raises(ValueError, match='Label 200 is not an id'):
+        metric.process({}, [sample(path, np.zeros((4, 4), int))])
+
+
+def test_missing_files_get_a_sentence(tmp_path):
+    path = tmp_path / 'a_gtFine_labelTrainIds.png'
+    metric = CityscapesScoresMetric()
+    with pytest.raises(FileNotFoundError, match='needs a_gtFine_labelIds'):
         metric.process({}, [sample(path, np.zeros((4, 4), int))])

@@ -26,7 +26,7 @@ def gap_config(config: Path, checkpoint: Path, num_images: int = 2) -> Config:
 
 
 def written(work_dir: str) -> tuple[dict, str]:
-    """Everything that LocalVisBackend has been shown, and the log."""
+    """The scalars that LocalVisBackend has written, and the log."""
     paths = Path(work_dir).glob('*/vis_data/*.json')
     lines = [line for path in paths for line in path.open()]
     (log,) = Path(work_dir).glob('*/*.log')

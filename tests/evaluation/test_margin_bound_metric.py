@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine import dist
+from mmengine.logging import MMLogger
 from mmseg.evaluation import IoUMetric
 
 from mmseg_margin.evaluation import MarginBoundMetric
@@ -50,7 +51,9 @@ def expected_scores(seeds, tau: float) -> dict[str, float]:
         )
     )
     names = {'mIoU': 'iou', 'mIoU_bound': 'bound', 'inside': 'inside'}
-    return {f'margin/{k}': 100 * table[v].mean() for k, v in names.items()}
+    means = {f'margin/{k}': 100 * table[v].mean() for k, v in names.items()}
+    per_class = zip(CLASSES, (100 * table['iou']).round(2), strict=True)
+    return means | {f'margin/IoU/{name}': iou for name, iou in per_class}
 
 
 def test_images_one_by_one_give_the_scores_of_all_pixels():
@@ -79,6 +82,20 @@ def test_memory_does_not_grow_with_the_number_of_images():
         assert sum(tensor.numel() for tensor in kept) <= 2 * 6 * len(CLASSES)
 
 
+@pytest.mark.parametrize(
+    ('settings', 'tau'), [({}, '10'), ({'largest_offset': 0.5}, '1.01015')]
+)
+def test_the_table_names_the_offsets_in_use(caplog, settings, tau):
+    logger = MMLogger.get_current_instance()
+    metric = make_metric(**settings)
+    metric.process({}, [make_sample(0)])
+    with caplog.at_level('INFO', logger.name):
+        logger.addHandler(caplog.handler)
+        metric.evaluate(1)
+        logger.removeHandler(caplog.handler)
+    assert f'offsets with tau={tau} and upsilon=1:\n+--' in caplog.text
+
+
 def test_eps_is_given_only_where_it_is_defined():
     for complexity, defined in ((None, False), (0.5, True), (0.9, False)):
         metric = make_metric(complexity=complexity)
@@ -103,7 +120,7 @@ def test_counts_from_a_class_stats_file(tmp_path):
         ({'ignore_index': 254}, {}, 'Label 255 is neither'),
     ],
 )
-def test_what_it_cannot_measure_it_explains(kwargs, change, message):
+def test_unusable_input_is_explained(kwargs, change, message):
     metric = make_metric(**kwargs)
     with pytest.raises(ValueError, match=message):
         metric.process({}, [{**make_sample(0), **change}])

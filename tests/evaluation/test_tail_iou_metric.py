@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from mmengine.logging import MMLogger
 from mmseg.evaluation import IoUMetric
 
-from mmseg_margin.evaluation import TailIoUMetric, split_by_frequency
+from mmseg_margin.evaluation import (
+    PerClassIoUMetric,
+    TailIoUMetric,
+    split_by_frequency,
+)
 
 CLASSES = tuple('abcde')
 COUNTS = [10, 500, 0, 70, 30]
@@ -62,5 +68,30 @@ def test_adds_to_upstreams_figures():
     assert ours['mIoU_tail'] == pytest.approx(iou[[0, 2]].mean(), abs=0.006)
 
 
-def test_without_counts_it_is_upstreams_metric():
-    assert evaluate(TailIoUMetric())[0] == evaluate(IoUMetric())[0]
+def test_every_class_has_a_scalar():
+    """Except a class that is neither labelled nor predicted."""
+    metric = PerClassIoUMetric()
+    found, results = evaluate(metric)
+    intersect = sum(areas[0] for areas in results)
+    union = sum(areas[1] for areas in results)
+    for name, iou in zip(CLASSES, 100 * intersect / union, strict=True):
+        assert found[f'IoU/{name}'] == pytest.approx(float(iou), abs=0.006)
+    metric.dataset_meta = {'classes': (*CLASSES, 'absent')}
+    padded = [[F.pad(area, (0, 1)) for area in areas] for areas in results]
+    assert 'IoU/absent' not in metric.compute_metrics(padded)
+
+
+def test_the_log_names_the_classes_of_each_third(caplog):
+    logger = MMLogger.get_current_instance()
+    with caplog.at_level('INFO', logger.name):
+        logger.addHandler(caplog.handler)
+        found, _ = evaluate(TailIoUMetric(class_counts=COUNTS))
+        logger.removeHandler(caplog.handler)
+    assert f'mIoU_head {found["mIoU_head"]:.2f}: b, d' in caplog.text
+    assert f'mIoU_tail {found["mIoU_tail"]:.2f}: a, c' in caplog.text
+
+
+def test_without_counts_there_are_no_thirds():
+    found = evaluate(PerClassIoUMetric())[0]
+    assert evaluate(TailIoUMetric())[0] == found
+    assert found.items() > evaluate(IoUMetric())[0].items()

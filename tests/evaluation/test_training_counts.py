@@ -46,7 +46,7 @@ def test_counted_if_the_checkpoint_has_none(
         np.testing.assert_array_equal(counts, count_labels(cityscapes))
 
 
-def test_those_of_the_checkpoint_are_taken(config, tmp_path):
+def test_counts_of_the_checkpoint_are_used(config, tmp_path):
     cfg = metrics_config(config, None, tmp_path)
     names = list(CityscapesDataset.METAINFO['classes'])
     stats = ClassStats(names, [*range(1, 20)], [1] * 19, [400] * 19)

@@ -11,12 +11,12 @@ from mmseg.registry import HOOKS, MODELS
 
 import mmseg_margin  # noqa: F401  (registers hooks and losses)
 from mmseg_margin.errors import SettingError
+from mmseg_margin.heads import heads_of_config, heads_of_model
 from mmseg_margin.hooks.class_stats_hook import give_stats
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import JaccardLoss, MarginCalibrationLoss
 from mmseg_margin.losses.swap import semantic_heads
 from mmseg_margin.stats import ClassStats
-from mmseg_margin.walks import heads_of_config, heads_of_model
 from tests.hooks.builders import losses
 from tests.upstream import (
     CONFIGS,

@@ -8,10 +8,10 @@ from mmseg.models.losses import BoundaryLoss, CrossEntropyLoss
 from torch import nn
 
 from mmseg_margin.errors import SettingError
+from mmseg_margin.heads import heads_of_config
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.losses.swap import semantic_heads, swap_losses
-from mmseg_margin.walks import heads_of_config
 
 CE = {'type': 'CrossEntropyLoss'}
 DICE = {'type': 'DiceLoss', 'loss_weight': 3.0}

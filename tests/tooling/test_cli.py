@@ -1,4 +1,4 @@
-"""What users see when something from outside ends a run."""
+"""What users see when an error ends a run."""
 
 import re
 import traceback
@@ -92,12 +92,12 @@ def test_an_emptied_image_is_named(tmp_path, capsys, num_workers):
     assert 'Traceback' not in said
 
 
-def test_weights_that_cannot_be_had(tmp_path, capsys):
+def test_weights_that_cannot_be_downloaded(tmp_path, capsys):
     url = 'https://localhost:9/resnet50.pth'
     arguments = [*prepare(tmp_path), f'load_from={url}']
     code, said = call(capsys, 'train', *arguments)
     assert code == 1
-    assert f'The weights {url} cannot be had' in said
+    assert f'The weights {url} cannot be downloaded' in said
     assert 'model.pretrained=None' in said
 
 
@@ -137,12 +137,12 @@ def run(capsys, error):
 def test_our_errors_and_accidents_become_sentences(capsys):
     assert 'error: tau=-3\n' in run(capsys, SettingError('tau=-3'))
     full = run(capsys, OSError(28, 'No space left on device'))
-    assert 'No space left on device: make room' in full
+    assert 'No space left on device: free some space' in full
     # mmengine takes whatever stops its formatting for a mistake in the config.
     wrong = SyntaxError('Failed to format the config file')
     wrong.__cause__ = RuntimeError('DataLoader worker (pid 7) is killed. ')
     said = run(capsys, wrong)
-    assert 'error: DataLoader worker (pid 7) is killed. Mostly' in said
+    assert 'error: DataLoader worker (pid 7) is killed. Usually' in said
     assert 'config file' not in said
     wrong.__cause__ = KeyboardInterrupt()
     assert 'config file' not in run(capsys, wrong)

@@ -1,8 +1,9 @@
-"""What the flags of tools/test.py change in a config."""
+"""Edits of a config for the flags of the tools."""
 
 import pytest
 from mmengine.config import Config
 
+from mmseg_margin.config_tools import as_list
 from mmseg_margin.tooling import flags
 
 
@@ -19,23 +20,24 @@ def kinds(configs: list) -> list[str]:
     [
         ([], ['IoUMetric']),
         (['tail'], ['TailIoUMetric']),
-        (['bound'], ['IoUMetric', 'MarginBoundMetric']),
-        (['gap', 'bound'], ['IoUMetric', 'MarginBoundMetric']),
-        (['cityscapes'], ['IoUMetric', 'CityscapesScoresMetric']),
+        (['bound'], ['PerClassIoUMetric', 'MarginBoundMetric']),
+        (['gap', 'bound'], ['PerClassIoUMetric', 'MarginBoundMetric']),
+        (['cityscapes'], ['PerClassIoUMetric', 'CityscapesScoresMetric']),
     ],
 )
 def test_metrics_are_added_once(choices, expected):
     cfg = make_cfg()
     for _ in range(2):
-        flags.add_metrics(cfg, choices)
-    assert kinds(cfg.test_evaluator) == expected
-    hooks = ['GeneralisationGapHook'] if 'gap' in choices else []
+        flags.add_metrics(cfg, choices, 'test')
+    assert kinds(as_list(cfg.test_evaluator)) == expected
+    hooks = ['TrainingCountsHook'] if choices else []
+    hooks += ['GeneralisationGapHook'] if 'gap' in choices else []
     assert kinds(cfg.get('custom_hooks', [])) == hooks
 
 
 def test_predictions_are_kept_by_the_metric_that_can():
     cfg = make_cfg()
-    flags.add_metrics(cfg, ['bound', 'tail'])
+    flags.add_metrics(cfg, ['bound', 'tail'], 'test')
     flags.keep_predictions(cfg, 'out')
     assert cfg.test_evaluator[0].output_dir == 'out'
     assert 'output_dir' not in cfg.test_evaluator[1]

@@ -1,4 +1,4 @@
-"""Folders that are there, and hold nothing that a data set would find."""
+"""Folders that contain no image that the data set looks for."""
 
 import pytest
 from mmengine.config import Config

@@ -1,4 +1,4 @@
-"""Progress: a line that is rewritten in a terminal, a few lines elsewhere."""
+"""Progress: a rewritten line in a terminal, a few lines in a file."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Ranks that are started by hand, and what they do when one of them dies."""
+"""Ranks without a supervisor: how they start, and how all end together."""
 
 import os
 import re
@@ -136,7 +136,7 @@ def test_ranks_of_mpi_meet_and_end(tmp_path, config, start):
     assert (tmp_path / 'work' / 'iter_8.pth').is_file()
 
 
-def test_a_rank_that_never_comes(tmp_path, config, start):
+def test_a_rank_that_never_starts(tmp_path, config, start):
     config.env_cfg = {'dist_cfg': {'timeout': 1}}
     port = free_port()
     ranks = start(config, environments(port)[:1])
@@ -155,7 +155,9 @@ def test_a_rank_that_never_comes(tmp_path, config, start):
         ('pytorch', VARIABLES['pytorch'], 'MASTER_ADDR .* host of rank 0'),
     ],
 )
-def test_no_ranks_to_speak_of(monkeypatch, launcher, variables, said):
+def test_missing_variables_of_the_launcher(
+    monkeypatch, launcher, variables, said
+):
     monkeypatch.delenv('MASTER_ADDR', raising=False)
     for name in (n for names in VARIABLES.values() for n in names):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""--resume after a kill: from a whole checkpoint, to the same weights."""
+"""--resume after a kill: from a complete checkpoint, to equal weights."""
 
 import os
 import random
@@ -45,7 +45,7 @@ def zeros_in_the_middle(content):
 @pytest.mark.parametrize(
     'damage', [cut, zeros_in_the_middle, lambda content: b'', None]
 )
-def test_a_bad_checkpoint_is_skipped_with_a_word(tmp_path, damage, capsys):
+def test_a_bad_checkpoint_is_skipped_with_a_message(tmp_path, damage, capsys):
     write_checkpoints(tmp_path, 5, 10)
     path = tmp_path / 'iter_10.pth'
     content = path.read_bytes()
@@ -56,20 +56,38 @@ def test_a_bad_checkpoint_is_skipped_with_a_word(tmp_path, damage, capsys):
     (sentence,) = capsys.readouterr().out.strip().splitlines()
     assert f'{path} is missing or damaged' in sentence
     (tmp_path / 'iter_5.pth').unlink()
-    with pytest.raises(CheckpointError, match='Nothing to go on from'):
+    with pytest.raises(CheckpointError, match='Cannot resume'):
         newest(tmp_path)
 
 
-@pytest.mark.parametrize('record', ['iter_10.pth', '', 'no/iter_1.pth', None])
-def test_the_last_one_is_taken_whatever_the_record_says(tmp_path, record):
-    write_checkpoints(tmp_path, 80, 5, 10)
-    os.utime(tmp_path / 'iter_80.pth', (1, 1))  # of an earlier training
-    torch.save({}, tmp_path / 'best_mIoU_iter_20.pth')
+@pytest.mark.parametrize('record', ['', 'no/iter_1.pth', None])
+def test_without_a_record_the_number_decides(tmp_path, record):
+    """Not the time, which copying a folder may change."""
+    write_checkpoints(tmp_path, 1000, 8000, 900)
+    os.utime(tmp_path / 'iter_8000.pth', (1, 1))
+    torch.save({}, tmp_path / 'best_mIoU_iter_9000.pth')
     (tmp_path / 'last_checkpoint').unlink()
     if record is not None:
         text = record and str(tmp_path / record)
         (tmp_path / 'last_checkpoint').write_text(text)
+    assert newest(tmp_path) == Path('iter_8000.pth')
+
+
+def test_the_record_comes_before_the_numbers(tmp_path):
+    """The folder may contain checkpoints of an earlier, longer training."""
+    write_checkpoints(tmp_path, 80, 10)
     assert newest(tmp_path) == Path('iter_10.pth')
+
+
+def test_a_dangling_link_is_skipped(tmp_path, capsys):
+    write_checkpoints(tmp_path, 5)
+    (tmp_path / 'last_checkpoint').unlink()
+    (tmp_path / 'iter_10.pth').symlink_to(tmp_path / 'nowhere.pth')
+    assert newest(tmp_path) == Path('iter_5.pth')
+    assert 'iter_10.pth is missing or damaged' in capsys.readouterr().out
+    (tmp_path / 'iter_5.pth').unlink()
+    with pytest.raises(CheckpointError, match=r'iter_10\.pth'):
+        newest(tmp_path)
 
 
 def test_a_folder_of_checkpoints_elsewhere(tmp_path):
@@ -124,7 +142,7 @@ def live(folder, seconds=None):
 
 
 def test_killed_at_any_moment(tmp_path, record_property):
-    """Killed at random moments of its life, it ends with the same weights.
+    """A training that is killed at random moments ends with equal weights.
 
     Once it has ended it begins anew, until it has been killed often enough:
     ``MMSEG_MARGIN_KILLS=100`` makes a longer test of it.

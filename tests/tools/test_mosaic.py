@@ -1,6 +1,7 @@
-"""tools/mosaic.py: pictures of the test split, and of images of one's own."""
+"""tools/mosaic.py: pictures of the test split, and own images."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -9,7 +10,7 @@ from tests.commands import call
 
 
 def columns(path):
-    """How many images stand side by side, by the width of the picture."""
+    """Number of images in a line, from the width of the picture."""
     with Image.open(path) as picture:
         return round(picture.width / 312)
 
@@ -23,7 +24,7 @@ def test_the_test_split_with_its_labels(world, tmp_path, capsys):
     assert f'The picture is {out}' in said
 
 
-def test_images_of_ones_own(world, tmp_path, capsys):
+def test_images_of_the_user(world, tmp_path, capsys):
     image = next(world[0].glob('leftImg8bit/test/*/*.png'))
     for name in ('a.png', 'b.PNG', 'notes.txt'):
         shutil.copy(image, tmp_path / name)
@@ -32,6 +33,23 @@ def test_images_of_ones_own(world, tmp_path, capsys):
     inputs = ['--input', image, tmp_path, '--out', out]
     assert call(capsys, 'mosaic', *world[1:], *inputs, *options)[0] == 0
     assert columns(out) == 2
+
+
+def test_a_folder_of_many_images(world, tmp_path, monkeypatch, capsys):
+    """They fill lines, and an earlier picture is kept."""
+    monkeypatch.chdir(tmp_path)
+    Path('mosaic.png').write_text('mine')
+    image = next(world[0].glob('leftImg8bit/test/*/*.png'))
+    Path('images').mkdir()
+    for number in range(18):
+        shutil.copy(image, f'images/{number}.png')
+    code, said = call(capsys, 'mosaic', *world[1:], '--input', 'images')
+    assert code == 0
+    assert 'The picture is mosaic_1.png' in said
+    assert Path('mosaic.png').read_text() == 'mine'
+    assert columns('mosaic_1.png') == 4  # 18 images of 2:1, in pairs
+    with Image.open('mosaic_1.png') as picture:
+        assert 0.5 < picture.width / picture.height < 2
 
 
 @pytest.mark.parametrize(

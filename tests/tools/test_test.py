@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 from mmengine.runner import Runner
+from mmseg.datasets import CityscapesDataset
 
 from tests.commands import TOOLS, call, load_tool, run_python
 from tests.evaluation.fakes import predict, read_train_ids
@@ -73,11 +74,19 @@ def test_every_metric_on_a_checkpoint_of_any_objective(
     command[1] = str(tmp_path / 'training/iter_2.pth')
     metrics = ['--metrics', 'tail', 'gap', 'cityscapes', '--tta']
     out = tmp_path / 'predictions'
-    assert call(capsys, 'test', *command, '--out', out, *metrics)[0] == 0
+    code, said = call(capsys, 'test', *command, '--out', out, *metrics)
+    assert code == 0, said
+    result = said[said.index('result: ') :]
+    assert 'margin/gap_mIoU' in result
+    assert 'IoU/' not in result
+    assert 'mIoU_tail' in said[: said.index('result: ')]
     (written,) = (tmp_path / 'work_dir').glob('*/*.json')
     figures = json.loads(written.read_text())
     expected = {'mIoU', 'mIoU_head', 'mIoU_middle', 'mIoU_tail'}
     expected |= {'margin/mIoU_bound', 'margin/gap_mIoU'}
+    expected |= {
+        f'IoU/{name}' for name in CityscapesDataset.METAINFO['classes']
+    }
     assert expected | {'cityscapes/iIoU_class'} < set(figures)
     assert figures['margin/mIoU'] == pytest.approx(figures['mIoU'], abs=0.01)
     assert figures['margin/mIoU_bound'] <= figures['margin/mIoU']

@@ -1,5 +1,6 @@
 """tools/train.py as users call it, and stock mmseg with our lines appended."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from mmengine.config import Config
 from mmengine.utils import is_installed
 
+from mmseg_margin.datasets import PART_COLOURS
 from tests import layouts
 from tests.commands import TOOLS, call, run_python
 from tests.upstream import first_python_block
@@ -107,13 +109,15 @@ def test_untouched_upstream_configs(tmp_path, train, recipe, make):
     assert list(tmp_path.glob('work_dirs/*/iter_2.pth'))
 
 
-def test_a_sum_for_one_head(train, parts):
+def test_a_sum_for_one_head(tmp_path, train, parts):
     """Every term has its line in the log; the other head keeps its own."""
     flags = ['--loss', 'ce:0.5+lovasz:0.5', '--loss-heads', 'decode_head']
-    flags += ['--no-validate', '--verbose', '--cfg-options']
+    flags += ['--no-validate', '--cfg-options']
     code, said = train(DEMO, *flags, *roots(parts), *SHORT)
     assert code == 0, said[-3000:]
-    last = said.split('Iter(train)')[-1]
+    assert 'with CrossEntropyLoss + LovaszLoss\n' in said
+    (log,) = tmp_path.glob('work_dirs/*/*/*.log')
+    last = log.read_text().split('Iter(train)')[-1]
     for term in ('decode.loss_ce', 'decode.loss_lovasz', 'aux.loss_ce'):
         assert f'{term}: ' in last
     assert 'aux.loss_lovasz' not in last
@@ -128,14 +132,19 @@ def test_resume_continues_without_a_scan(tmp_path, train, parts):
     code, said = train(*arguments, '--resume', *options)
     assert code == 0, said[-3000:]
     assert 'Reading labels' not in said
+    code, again = train(*arguments, '--resume', *options)
+    assert code == 0, again[-3000:]
+    assert 'Nothing to train' in again
+    assert 'all 4 iterations' in again
     saved = torch.load(tmp_path / 'w/iter_4.pth', weights_only=False)
     assert saved['meta']['iter'] == 4
     assert sum(saved['meta']['class_stats']['counts']) == 6 * 64 * 48
 
 
-def test_the_screen_has_what_a_person_needs(tmp_path, parts):
-    """And the log file everything."""
-    arguments = [DEMO, '--loss', EAGER, '--cfg-options', *roots(parts), *SHORT]
+def test_what_the_screen_and_the_files_show(tmp_path, parts):
+    """The log file contains everything, the scalars every class."""
+    arguments = [DEMO, '--loss', EAGER, '--metrics', 'tail', '--cfg-options']
+    arguments += [*roots(parts), *SHORT]
     code, said = run_python(
         tmp_path,
         TOOL,
@@ -152,13 +161,21 @@ def test_the_screen_has_what_a_person_needs(tmp_path, parts):
         'validation at 2: aAcc',
     ):
         assert part in said
-    assert said.count('|  IoU  |') == 1  # of the last validation
+    # Of the last validation only.
+    assert said.count('|  IoU  |') == said.count('mIoU_tail') - 2 == 1
     assert said.count('\n') < 40, said
     (log,) = tmp_path.glob('work_dirs/*/*/*.log')
     text = log.read_text()
     for part in ('System environment', 'decode.loss_margin', 'rho_0k'):
         assert part in text
         assert (part in said) == (part == 'rho_0k')
+    (scalars,) = tmp_path.glob('work_dirs/*/*/vis_data/scalars.json')
+    lines = [json.loads(line) for line in scalars.read_text().splitlines()]
+    validations = [line for line in lines if 'mIoU' in line]
+    assert len(validations) == 2
+    for line in validations:
+        assert {f'IoU/{name}' for name in PART_COLOURS} < line.keys()
+    assert 'IoU/' not in said
 
 
 @pytest.fixture(scope='module')
@@ -195,7 +212,7 @@ def test_the_readmes_lines_with_stock_tools(tmp_path, plain):
     ):
         if dumped.exists() and is_installed('mmsegmentation'):
             # Whose mmengine refuses its own checkpoints since torch 2.6.
-            safe = "'mmseg_margin.safe_checkpoints'"
+            safe = "'mmseg_margin.patches'"
             dumped.write_text(
                 dumped.read_text().replace("'mmseg_margin'", safe)
             )
@@ -245,7 +262,7 @@ def test_configs_that_import_their_classes(tmp_path, train, plain):
 @pytest.mark.parametrize(
     ('flags', 'data', 'expected'),
     [
-        ([], 'nowhere', r'nowhere does not exist.*docs/datasets\.md'),
+        ([], 'nowhere', 'nowhere does not exist.*data_root=FOLDER'),
         ([], 'empty', 'is empty'),
         (['--loss', 'magic'], 'parts', 'magic.*take one of'),
         (['--loss', 'margin:teu=3'], 'parts', "no setting 'teu'.*tau"),

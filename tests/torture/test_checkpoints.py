@@ -31,7 +31,7 @@ STEPS = ((os, 'fsync'), (os, 'replace'), (AtomicBackend, 'remove'))
 
 
 def same(a, b):
-    """Whether two checkpoints hold the same, down to the last bit."""
+    """Whether the content of two checkpoints is bit-identical."""
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
@@ -58,7 +58,7 @@ def test_flipped_bits_never_become_weights(tmp_path, record_property):
 
 @pytest.fixture(scope='module')
 def half_way(tmp_path_factory):
-    """A training at its second checkpoint, of which it keeps but one."""
+    """A training at its second checkpoint, which keeps only one."""
     folder = tmp_path_factory.mktemp('half way')
     root, work_dir = write_set(folder / 'data', 2), folder / 'w'
     config = training_config(root, work_dir, 2, PLAIN)
@@ -102,7 +102,7 @@ def fill():
 
 @pytest.mark.parametrize('stop', [kill, fill])
 def test_there_is_always_a_checkpoint(half_way, stop, record_property):
-    """The last one and the best one, whatever step is the last."""
+    """The last one and the best one, whichever step is interrupted."""
     config, work_dir, copy = half_way
     stops = step = 0
     while stops < STOPS:

@@ -1,4 +1,4 @@
-"""A full disk: one sentence, and every earlier file is as it was."""
+"""A full disk: one sentence, and every earlier file is unchanged."""
 
 import errno
 import os
@@ -14,7 +14,6 @@ from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.runner import save_checkpoint
 
-from mmseg_margin.evaluation.submission import SubmissionFolder, find_format
 from mmseg_margin.stats import (
     ClassStats,
     StatsCache,
@@ -22,6 +21,7 @@ from mmseg_margin.stats import (
     plot_stats,
 )
 from mmseg_margin.tooling.mosaic import draw_mosaic
+from mmseg_margin.tooling.submission import SubmissionFolder, find_format
 from tests.commands import TOOLS, run_python
 from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
@@ -87,7 +87,7 @@ PREPARATIONS = {
 
 
 def write_good_file(folder: Path, name: str) -> Path:
-    """And what else has to be there before it is written anew."""
+    """The file, and what it needs to be written again."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b'good')
@@ -102,7 +102,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def fill(folder: Path) -> None:
-    """Until not a byte is left."""
+    """Write until the disk is full."""
     with (folder / 'filler').open('wb', buffering=0) as file:
         try:
             while True:
@@ -154,7 +154,7 @@ def test_cache_on_a_full_disk_does_not_stop_a_scan(
 
 
 def test_training_on_a_full_disk(disk, tmp_path, record_property):
-    """One sentence, and with more room it goes on from the last checkpoint."""
+    """One sentence; with more space it resumes from the last checkpoint."""
     root, work_dir = write_set(tmp_path / 'data'), disk / 'w'
     config = training_config(root, work_dir, 30)
     config.default_hooks.checkpoint.interval = 2

@@ -1,4 +1,4 @@
-"""What grows with the number of label files, whatever is in them."""
+"""Time and memory per label file, apart from decoding."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ from .scan_labels import (
 
 SMALL = (64, 32)
 FILES_PER_FOLDER = 1000
-ALL_REDUCE = 4 * 256 * 8  # four rows of integers, one for each label value
+ALL_REDUCE = 4 * 256 * 8  # four int64 rows with one entry per label value
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
 
 
@@ -43,18 +43,18 @@ def run(args: argparse.Namespace) -> None:
         write_links(root, args.files)
         results = measure(root, Path(folder, 'cache'))
     table = Table(title=f'{args.files} label files of {SMALL[0]}x{SMALL[1]}')
-    columns = ('for each file', 'microseconds of a core')
-    for column in (*columns, 'bytes kept', 'bytes at most'):
+    columns = ('per file', 'microseconds of CPU time')
+    for column in (*columns, 'bytes kept', 'peak bytes'):
         table.add_column(column)
-    for name, (seconds, kept, most) in results.items():
-        figures = (1e6 * seconds, kept, most)
+    for name, (seconds, kept, peak) in results.items():
+        figures = (1e6 * seconds, kept, peak)
         table.add_row(name, *(f'{x / args.files:.1f}' for x in figures))
     Console().print(table)
-    print(f'one all-reduce of {ALL_REDUCE} bytes, whatever the data set')
+    print(f'one all-reduce of {ALL_REDUCE} bytes for any data set')
 
 
 def write_links(root: Path, num_files: int) -> None:
-    """As many names as wanted for a few files."""
+    """Write a few files, and hard links to them up to ``num_files``."""
     write_labels(root / 'source', 8, SMALL, palette=False)
     for index in range(num_files):
         group, name = divmod(index, FILES_PER_FOLDER)
@@ -66,7 +66,7 @@ def write_links(root: Path, num_files: int) -> None:
 
 
 def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
-    """Seconds of a core, bytes that are kept, and that were taken."""
+    """CPU seconds, bytes kept and peak bytes of each task."""
     results: dict[str, tuple[float, int, int]] = {}
 
     def timed(name: str, task: Callable[[], Any]) -> Any:
@@ -80,9 +80,9 @@ def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
         return kept
 
     labels = LabelRange(NUM_CLASSES)
-    dataset = timed("mmseg's own list", lambda: open_labels(root, PIPELINE))
-    samples = timed('our list', lambda: list_annotations(dataset))
-    timed('the look from outside', lambda: file_states(samples))
+    dataset = timed("mmseg's file list", lambda: open_labels(root, PIPELINE))
+    samples = timed('our file list', lambda: list_annotations(dataset))
+    timed('size and times of the files', lambda: file_states(samples))
     timed('reading, one thread', lambda: scan(samples, labels, 1))
     wait_until_cached()
     store = StatsCache(cache)

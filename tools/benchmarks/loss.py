@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import OBJECTIVES, build_loss
 
 from .measuring import (
@@ -24,17 +23,19 @@ from .measuring import (
 # N, K, H, W of the recipes' batches.
 SHAPES = ['2x19x512x1024', '2x21x512x512', '2x150x512x512', '2x171x384x384']
 TRANSCRIPTION = 'transcription'
-PRESETS = ('margin', 'margin-paper', 'margin-authors')
+BASELINES = ['ce', 'focal', 'lovasz', 'dice', TRANSCRIPTION]
+# A name alone stands for the backend that a training would choose.
+OURS = [name for name in OBJECTIVES if name.startswith(('margin', 'jaccard'))]
 BACKENDS = ('eager', 'compiled')
-OURS = [f'{name}, {backend}' for name in PRESETS for backend in BACKENDS]
-NAMES = ['ce', 'focal', 'lovasz', 'dice', TRANSCRIPTION, *OURS]
+WITH_BACKENDS = [f'{name}, {backend}' for name in OURS for backend in BACKENDS]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--shapes', nargs='+', default=SHAPES, help='NxKxHxW, for each batch'
     )
-    add_loss_arguments(parser, NAMES, repeats=9)
+    names = [*BASELINES, *WITH_BACKENDS]
+    add_loss_arguments(parser, names, [*names, *OURS], repeats=9)
     parser.add_argument('--plot', type=Path, help='picture of the ratios')
 
 
@@ -52,15 +53,17 @@ def make_steps(shape: str, names: Sequence[str]) -> dict[str, Step]:
 
 
 def build(name: str, num_classes: int) -> torch.nn.Module:
-    """An objective by its name, ours with the backend after a comma."""
+    """A loss by the name of its objective and, after a comma, its backend."""
     if name == TRANSCRIPTION:
         return Transcription(num_classes).to(device())
     name, _, backend = name.partition(', ')
     config = dict(OBJECTIVES[name])
     if backend:
         config['backend'] = backend
+    if name == 'jaccard':
+        config['ce_ramp'] = 0  # the whole cost, as at the end of a training
     loss = build_loss(config)
-    if isinstance(loss, MarginCalibrationLoss):
+    if hasattr(loss, 'set_class_counts'):
         loss.set_class_counts([10**9 // (k + 1) for k in range(num_classes)])
     return loss.to(device())
 
@@ -79,8 +82,8 @@ class Transcription(torch.nn.Module):
         others = torch.where(scores == top[:, :1], top[:, 1:], top[:, :1])
         margin = scores - others
         classes = torch.arange(scores.shape[1], device=scores.device)
-        own = labels.unsqueeze(1) == classes.view(1, -1, 1, 1)
-        exponent = torch.where(own, self.rho - margin, self.rho + margin)
+        is_label = labels.unsqueeze(1) == classes.view(1, -1, 1, 1)
+        exponent = torch.where(is_label, self.rho - margin, self.rho + margin)
         terms = torch.log2(1 + torch.exp2(exponent)).sum(1)
         return terms[labels != ignore_index].mean()
 
@@ -96,7 +99,7 @@ def make_step(loss: torch.nn.Module, scores: Tensor, labels: Tensor) -> Step:
 
 
 def plot(results: dict[str, Figures], path: Path) -> None:
-    """Bars of the ratios to cross-entropy."""
+    """Draw bars of the ratios to cross-entropy."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(results), 3.2), layout='constrained')
@@ -104,7 +107,10 @@ def plot(results: dict[str, Figures], path: Path) -> None:
     for axis, (shape, result) in zip(axes, results.items(), strict=True):
         names = list(result)
         values = [ratio(result, 'seconds', name) for name in names]
-        colours = ['tab:red' if 'margin' in n else 'tab:gray' for n in names]
+        colours = [
+            'tab:red' if n.startswith(tuple(OURS)) else 'tab:gray'
+            for n in names
+        ]
         axis.barh(names, values, color=colours)
         axis.bar_label(axis.containers[0], fmt='%.2f', padding=2)
         axis.set_xscale('log')

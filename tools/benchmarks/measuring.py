@@ -1,8 +1,9 @@
-"""Time and peak memory of several ways to do a thing, interleaved."""
+"""Time and peak memory of several implementations, interleaved."""
 
 import argparse
 import gc
 import json
+import os
 import statistics
 import time
 import warnings
@@ -17,6 +18,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from mmseg_margin.errors import SettingError
 
+# Without it torch's profiler prints two lines at each use.
+os.environ.setdefault('KINETO_LOG_LEVEL', '99')
+
 Step = Callable[[], object]
 Figures = dict[str, dict]
 
@@ -27,11 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser, repeats: int) -> None:
 
 
 def add_loss_arguments(
-    parser: argparse.ArgumentParser, names: Sequence[str], repeats: int
+    parser: argparse.ArgumentParser,
+    default: Sequence[str],
+    choices: Sequence[str],
+    repeats: int,
 ) -> None:
-    """Those of the subjects that compare losses on batches of any shape."""
+    """Arguments of the subjects that compare losses on random batches."""
     parser.add_argument(
-        '--losses', nargs='+', default=names, choices=names, metavar='NAME'
+        '--losses',
+        nargs='+',
+        default=default,
+        choices=choices,
+        metavar='NAME',
+        help=f'any of {"; ".join(choices)}',
     )
     add_arguments(parser, repeats)
     parser.add_argument('--json', type=Path, help='file for the figures')
@@ -48,7 +60,7 @@ def measure_losses(
     title: str,
     make_steps: Callable[[str, Sequence[str]], dict[str, Step]],
 ) -> dict[str, Figures]:
-    """Measure cross-entropy and the losses on each shape, and show it."""
+    """Measure cross-entropy and the losses on each shape, print tables."""
     prepare(args)
     results = {}
     for shape in args.shapes:
@@ -62,7 +74,7 @@ def measure_losses(
 
 
 def device() -> str:
-    """Where to measure."""
+    """The device to measure on."""
     return 'cuda' if torch.cuda.is_available() else 'cpu'
 
 
@@ -91,11 +103,11 @@ def random_batch(
 def measure(steps: dict[str, Step], repeats: int) -> Figures:
     """Seconds of all repetitions and peak extra bytes of each step.
 
-    On one thread of a CPU its own time is taken, which other programs do not
-    disturb.
+    With one CPU thread the CPU time of the thread is measured, because other
+    programs do not influence it.
     """
-    alone = device() == 'cpu' and torch.get_num_threads() == 1
-    clock = time.thread_time if alone else time.perf_counter
+    one_thread = device() == 'cpu' and torch.get_num_threads() == 1
+    clock = time.thread_time if one_thread else time.perf_counter
     for step in steps.values():
         step()
         step()
@@ -114,7 +126,7 @@ def measure(steps: dict[str, Step], repeats: int) -> Figures:
 
 
 def peak_bytes(step: Step) -> int:
-    """The most memory held at once beyond what was there before."""
+    """Peak memory in addition to the memory allocated before the step."""
     gc.collect()
     if device() == 'cuda':
         torch.cuda.reset_peak_memory_stats()
@@ -134,10 +146,10 @@ def peak_bytes(step: Step) -> int:
 
 
 def ratio(figures: Figures, key: str, name: str) -> float:
-    """To the first of the steps."""
+    """The ratio of a step's figure to that of the first step."""
 
-    def value(which: str) -> float:
-        measured = figures[which][key]
+    def value(step: str) -> float:
+        measured = figures[step][key]
         if isinstance(measured, list):
             return statistics.median(measured)
         return measured
@@ -146,7 +158,7 @@ def ratio(figures: Figures, key: str, name: str) -> float:
 
 
 def print_table(title: str, figures: Figures) -> None:
-    """Times, memory, and their ratios to the first."""
+    """Print times, memory, and their ratios to those of the first step."""
     where = torch.cuda.get_device_name() if device() == 'cuda' else 'CPU'
     title = f'{title}, {where}, torch {torch.__version__}'
     table = Table(title=title, title_justify='left')

@@ -1,4 +1,4 @@
-"""The annotation scan against decoding alone and the loop users write."""
+"""The annotation scan beside decoding alone and the usual pixel loop."""
 
 import argparse
 import io
@@ -33,7 +33,7 @@ SIZE = (2048, 1024)
 SMALL = (64, 32)
 LABELS_ONLY = ({'type': 'LoadAnnotations'},)
 WITH_IMAGES = ({'type': 'LoadImageFromFile'}, *LABELS_ONLY)
-# One figure for each repetition.
+# One number per repetition.
 Rows = dict[str, np.ndarray]
 
 
@@ -69,10 +69,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
-    """Milliseconds for a file, interleaved so that all share the noise.
-
-    And the ratios of some of them, within each repetition.
-    """
+    """Milliseconds per file, interleaved, and ratios per repetition."""
     samples = list_annotations(open_labels(root, LABELS_ONLY))
     with_images = list_annotations(open_labels(root, WITH_IMAGES))
     paths = [sample.label_path for sample in samples]
@@ -80,7 +77,7 @@ def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
     tasks: dict[str, Callable[[], Any]] = {
         'decode': lambda: for_each(decode, paths),
         'decode to array': lambda: for_each(decode_to_array, paths),
-        'users loop': lambda: for_each(count_as_users_do, paths),
+        'usual loop': lambda: for_each(usual_count, paths),
         'scan': lambda: scan(samples, labels, num_threads=1),
         'scan with images': lambda: scan(with_images, labels, num_threads=1),
         f'decode, {threads} threads': lambda: for_each(decode, paths, threads),
@@ -99,8 +96,8 @@ def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
         'scan / decode, CPU time': cpu['scan'] / cpu['decode'],
         'scan / decode to array': wall['scan'] / wall['decode to array'],
         'scan with images / scan': wall['scan with images'] / wall['scan'],
-        'scan / users loop': wall['scan'] / wall['users loop'],
-        'scan / users loop, CPU time': cpu['scan'] / cpu['users loop'],
+        'scan / usual loop': wall['scan'] / wall['usual loop'],
+        'scan / usual loop, CPU time': cpu['scan'] / cpu['usual loop'],
         f'speed-up of {threads} threads': wall['scan']
         / wall[f'scan, {threads} threads'],
         f'speed-up of {threads} threads, decode alone': wall['decode']
@@ -110,12 +107,12 @@ def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
 
 
 def clocks() -> np.ndarray:
-    """Time on the wall and of all cores."""
+    """Wall time, and CPU time of all cores."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def measure_folder(folder: Path, repeats: int) -> None:
-    """CPU time of one thread for files of the user's own."""
+    """CPU time of one thread for the user's own files."""
     dataset = BaseSegDataset(
         data_root=str(folder),
         img_suffix='.png',
@@ -141,7 +138,7 @@ def measure_folder(folder: Path, repeats: int) -> None:
 def for_each(
     task: Callable[[str], Any], paths: list[str], threads: int = 1
 ) -> None:
-    """Do it to all files and keep nothing, which would cost memory pages."""
+    """Run a task on all files; results are dropped, to save memory."""
     if threads == 1:
         for path in paths:
             task(path)
@@ -155,18 +152,18 @@ def for_each(
 
 
 def decode(path: str) -> Image.Image:
-    """Nothing but Pillow's decoding."""
+    """Pillow's decoding alone."""
     with Image.open(io.BytesIO(Path(path).read_bytes())) as image:
         image.load()
         return image
 
 
 def decode_to_array(path: str) -> np.ndarray:
-    """Decoding to where the pixels can be used."""
+    """Decoding to an array."""
     return np.asarray(decode(path))
 
 
-def count_as_users_do(path: str) -> np.ndarray:
+def usual_count(path: str) -> np.ndarray:
     """Load, apply ``reduce_zero_label`` to the pixels, and count them."""
     label = mmcv.imread(path, flag='unchanged', backend='pillow')
     label = label.squeeze().astype(np.uint8)

@@ -7,9 +7,9 @@ from mmseg.models.losses import accuracy
 from mmseg.models.utils import resize
 from torch import Tensor
 
-from mmseg_margin.losses.fused_stage import fusable
+from mmseg_margin.losses.fused_stage import fused_loss
 
-from .loss import OURS, build
+from .loss import OURS, WITH_BACKENDS, build
 from .measuring import (
     Step,
     add_loss_arguments,
@@ -18,15 +18,16 @@ from .measuring import (
     random_batch,
 )
 
-# N, K, H, W of the labels, and how much smaller the scores are.
+# N, K, H, W of the labels, and the scale of the up-sampling.
 SHAPES = [
     '2x19x512x1024x4',
     '2x19x512x1024x8',
     '2x150x512x512x4',
     '2x171x512x512x8',
 ]
-MMSEG = ['ce', 'lovasz', *OURS]
-FUSED = [f'{name}, fused' for name in ('ce', *OURS)]
+MMSEG = ['ce', 'lovasz', *WITH_BACKENDS]
+FUSED = [f'{name}, fused' for name in ('ce', *WITH_BACKENDS)]
+DEFAULT_BACKENDS = [*OURS, *(f'{name}, fused' for name in OURS)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=SHAPES,
         help='NxKxHxWxS, for each batch; S is the scale of the up-sampling',
     )
-    add_loss_arguments(parser, [*MMSEG, *FUSED], repeats=7)
+    names = [*MMSEG, *FUSED]
+    add_loss_arguments(parser, names, [*names, *DEFAULT_BACKENDS], repeats=7)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,9 +53,8 @@ def make_stages(shape: str, names: Sequence[str]) -> dict[str, Step]:
 
 
 def make_stage(name: str, low: Tensor, labels: Tensor) -> Step:
-    """mmseg's stage with an objective, or the fused one."""
+    """mmseg's loss stage with an objective, or the fused one."""
     loss = build(name.removesuffix(', fused'), low.shape[1])
-    fused = fusable(loss) if name.endswith(', fused') else None
 
     def stage() -> None:
         leaf = low.detach().requires_grad_()
@@ -69,7 +70,7 @@ def make_stage(name: str, low: Tensor, labels: Tensor) -> Step:
 
     def fused_stage() -> None:
         leaf = low.detach().requires_grad_()
-        value, _ = fused.fused_stage(leaf, labels, 255, False)
+        value, _ = fused_loss(loss, leaf, labels)
         value.backward()
 
-    return stage if fused is None else fused_stage
+    return fused_stage if name.endswith(', fused') else stage

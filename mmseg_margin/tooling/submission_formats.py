@@ -1,36 +1,36 @@
-"""What the servers of Cityscapes, ADE20K and VOC2012 want to be sent."""
+"""The formats that the servers of Cityscapes, ADE20K and VOC2012 accept."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mmengine.config import ConfigDict
 
+from mmseg_margin.config_tools import registered_name
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import registered_name
 
 
 class SubmissionError(SettingError):
-    """A submission that cannot be made, and what to do about it."""
+    """A submission that cannot be made, with the remedy."""
 
 
 @dataclass(frozen=True)
 class SubmissionFormat:
-    """What a server wants to be sent, and of what."""
+    """A server's archive, label images and test split."""
 
-    dataset: str  # its registered name
-    server: str  # the page for the upload
-    archive: str  # its suffix is its kind
-    images: int  # in the test split
-    label_ids: tuple[int, ...]  # the value of each class in a label image
-    labelled: tuple[str, ...]  # names that give way to that of the test split
-    test: str
+    dataset: str  # registered name
+    server: str  # page for the upload
+    archive: str  # file name; .zip or .tgz
+    images: int  # number of images in the test split
+    label_ids: tuple[int, ...]  # value of each class in a label image
+    labelled: tuple[str, ...]  # splits that are replaced by the test split
+    test: str  # the test split
     is_list: bool = False  # whether a split is a list of names, not a folder
-    download: str = ''  # where a test split of its own is unpacked
-    folder: str = ''  # of the label images inside the archive
-    coloured: bool = False  # whether a label image carries the palette
+    download: str = ''  # folder of a test split that is a separate download
+    folder: str = ''  # folder of the label images inside the archive
+    coloured: bool = False  # whether a label image contains the palette
 
     def use_test_split(self, dataset: ConfigDict) -> None:
-        """Change a data set's config, unless it names a split of its own."""
+        """Switch a data set's config from a labelled split to the test."""
         place = dataset if self.is_list else dataset.data_prefix
         key = 'ann_file' if self.is_list else 'img_path'
         split = PurePosixPath(place[key])
@@ -79,12 +79,12 @@ FORMATS = (
 
 def find_format(dataset: dict) -> SubmissionFormat:
     """The format for a data set's config, by its registered name."""
+    formats = {known.dataset: known for known in FORMATS}
     name = registered_name(dataset)
-    for known in FORMATS:
-        if known.dataset == name:
-            return known
-    raise SubmissionError(
-        f'--format-only knows no server for {name}, only for '
-        f'{", ".join(known.dataset for known in FORMATS)}: use --out without '
-        'it to keep the predictions of a labelled split.'
-    )
+    if name not in formats:
+        raise SubmissionError(
+            f'--format-only knows no server for {name}, only for '
+            f'{", ".join(formats)}: use --out without --format-only to keep '
+            'the predictions of a labelled split.'
+        )
+    return formats[name]

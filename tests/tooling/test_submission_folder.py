@@ -1,4 +1,4 @@
-"""The folder of a submission: whose files it holds, and what is in them."""
+"""The folder of a submission: ownership and content of its files."""
 
 import os
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmseg_margin.evaluation import submission_folder as folder_module
-from mmseg_margin.evaluation.submission import (
+from mmseg_margin.tooling import submission_folder as folder_module
+from mmseg_margin.tooling.submission import (
     SubmissionError,
     SubmissionFolder,
     find_format,
@@ -37,7 +37,7 @@ def snapshot(root) -> dict:
     }
 
 
-def test_makes_a_folder_and_goes_on_with_it(tmp_path):
+def test_a_folder_is_created_and_continued(tmp_path):
     folder = make_folder(tmp_path / 'new' / 'out')
     folder.claim(IDENTITY)
     before = snapshot(tmp_path)
@@ -48,7 +48,7 @@ def test_makes_a_folder_and_goes_on_with_it(tmp_path):
 @pytest.mark.parametrize(
     'name', ['out/notes.txt', 'out/sub/ulm_0_leftImg8bit.png', 'out']
 )
-def test_somebodys_files_are_refused_and_left_alone(tmp_path, name):
+def test_other_files_are_refused_and_left_unchanged(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('mine')

@@ -1,27 +1,20 @@
-"""Walks through configs, data sets and models."""
+"""Reading and editing configs, and finding data sets in them."""
 
 import pytest
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import ConcatDataset
-from mmengine.registry import init_default_scope
 from mmseg.models import FCNHead
-from mmseg.models.decode_heads import IterativeDecodeHead
-from mmseg.registry import MODELS
-from torch import nn
 from torch.utils.data import Subset
 
-from mmseg_margin.hooks import ClassStatsHook
-from mmseg_margin.walks import (
+from mmseg_margin.config_tools import (
     add_hook,
     add_import,
-    heads_of_config,
-    heads_of_model,
+    evenly_spaced,
     leaf_datasets,
     nodes,
-    predicts_boundaries,
     registered_name,
 )
-from tests.hooks.builders import Wrapper, head
+from mmseg_margin.hooks import ClassStatsHook
 from tests.stats.builders import open_set, write_set
 
 
@@ -56,35 +49,22 @@ def test_a_hook_is_added_once(kind):
     assert cfg.custom_hooks[1].on_problem == 'warn'
 
 
-def test_an_import_is_added_to_those_there_are():
+def test_an_import_is_added_to_existing_ones():
     cfg = Config({'custom_imports': {'imports': 'mmseg'}})
     for _ in range(2):
         add_import(cfg, 'mmseg_margin')
     assert cfg.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
 
 
-def test_heads_have_the_same_names_in_model_and_config():
-    init_default_scope('mmseg')
-    fcn = head({'type': 'CrossEntropyLoss'})
-    iterative = {
-        'type': IterativeDecodeHead,
-        'num_stages': 0,
-        'kernel_generate_head': fcn,
-        'kernel_update_head': [],
-    }
-    others = [fcn, {**fcn, 'type': 'STDCHead'}]
-    model = nn.ModuleDict(
-        {
-            'decode_head': MODELS.build(iterative),
-            'auxiliary_head': nn.ModuleList(map(MODELS.build, others)),
-        }
-    )
-    built = heads_of_model(Wrapper(model))
-    written = heads_of_config(
-        ConfigDict(decode_head=iterative, auxiliary_head=others)
-    )
-    assert {*built} == {*written}
-    for name in written:
-        is_boundary = name == 'auxiliary_head.1'
-        assert predicts_boundaries(written[name]) == is_boundary
-        assert predicts_boundaries(built[name]) == is_boundary
+@pytest.mark.parametrize(
+    ('total', 'count', 'expected'),
+    [
+        (5, 1, [0]),
+        (5, 2, [0, 4]),
+        (5, 3, [0, 2, 4]),
+        (2, 9, [0, 1]),
+        (3, None, [0, 1, 2]),
+    ],
+)
+def test_evenly_spaced_from_first_to_last(total, count, expected):
+    assert evenly_spaced(total, count) == expected

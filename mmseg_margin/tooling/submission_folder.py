@@ -1,4 +1,8 @@
-"""A folder of label images that is restartable and harms nobody's files."""
+"""The folder of a submission, and the metric that writes into it.
+
+A submission that was interrupted can be continued, and files that do not
+belong to it are never changed.
+"""
 
 import tarfile
 import zipfile
@@ -7,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
+from mmengine.evaluator import BaseMetric
 from mmengine.fileio import dump, load
+from mmseg.registry import METRICS
 from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write
 
-from .submission_formats import SubmissionError, SubmissionFormat
+from .submission_formats import SubmissionError, SubmissionFormat, find_format
 
 MARKER = 'submission.json'
-# Workers of a killed process keep its lock until they notice, after 5.
+# Workers of a killed process notice its end, and free its lock, after 5 s.
 LOCK_SECONDS = 6.0
 
 
@@ -25,16 +31,16 @@ class SubmissionFolder:
     def __init__(self, root: str | Path, form: SubmissionFormat) -> None:
         self.root = Path(root)
         self.form = form
-        # One for each process, which may claim its own folder again.
+        # One per process, so that a process can claim its folder again.
         self._lock = FileLock(
             self.root.absolute() / f'.{MARKER}.lock', is_singleton=True
         )
 
     def claim(self, identity: dict[str, str]) -> None:
-        """Make the folder, or go on with it if ``identity`` made it.
+        """Create the folder, or continue it if ``identity`` is the same.
 
-        No other process can claim it until :meth:`release`, or the end of
-        this one.
+        No other process can claim it until :meth:`release` or the end of
+        this process.
         """
         self._refuse_foreign_files()
         self.root.mkdir(parents=True, exist_ok=True)
@@ -43,34 +49,34 @@ class SubmissionFolder:
         except Timeout:
             raise SubmissionError(
                 f'--out {self.root} is in use by another process, and nothing '
-                'was touched: wait for its end, or name another folder.'
+                'was touched: wait for its end, or choose another folder.'
             ) from None
         try:
-            self._mark(identity)
+            self._check_marker(identity)
         except BaseException:
             self.release()
             raise
 
     def release(self) -> None:
-        """Let other processes go on with the folder."""
+        """Allow other processes to claim the folder."""
         self._lock.release()
 
     def _refuse_foreign_files(self) -> None:
         if not self.root.exists() or (self.root / MARKER).is_file():
             return
-        # The lock, and what a kill while the marker was written leaves.
+        # The lock, and a draft of the marker that a kill has left.
         ours = f'.{MARKER}.'
         if not self.root.is_dir() or not all(
             path.name.startswith(ours) for path in self.root.iterdir()
         ):
             raise SubmissionError(
-                f'--out {self.root} holds files that are not a submission of '
-                'this tool, and nothing was touched: name a new or empty '
+                f'--out {self.root} contains files that are not a submission '
+                'of this tool, and nothing was touched: choose a new or empty '
                 'folder.'
             )
 
-    def _mark(self, identity: dict[str, str]) -> None:
-        """Write down whose folder it is, or check it."""
+    def _check_marker(self, identity: dict[str, str]) -> None:
+        """Write the identity of the run, or compare it with the one there."""
         marker = self.root / MARKER
         if not marker.is_file():
             self._refuse_foreign_files()
@@ -81,22 +87,19 @@ class SubmissionFolder:
         differing = [k for k in identity if found.get(k) != identity[k]]
         if differing:
             raise SubmissionError(
-                f'--out {self.root} holds the predictions of another run '
+                f'--out {self.root} contains the predictions of another run '
                 f'(different: {", ".join(differing)}), and nothing was '
-                'touched: name another folder.'
+                'touched: choose another folder.'
             )
 
     def label_path(self, image: str) -> Path:
-        """Where the label image of an image belongs."""
+        """The path of the label image of an image."""
         return self.root / self.form.folder / label_name(image)
 
     def missing(self, images: Sequence[str]) -> list[int]:
         """Indices of the images that have no label image yet."""
-        return [
-            index
-            for index, image in enumerate(images)
-            if not self.label_path(image).exists()
-        ]
+        paths = map(self.label_path, images)
+        return [i for i, path in enumerate(paths) if not path.exists()]
 
     def write(
         self,
@@ -115,7 +118,7 @@ class SubmissionFolder:
             label.save(part, format='png')
 
     def check(self, image: str) -> None:
-        """Stop at a label image that the server would refuse."""
+        """Raise if the server would refuse the label image of an image."""
         path = self.label_path(image)
         with Image.open(image) as original:
             size = original.size
@@ -126,8 +129,9 @@ class SubmissionFolder:
             raise SubmissionError(
                 f'{path} cannot be read ({error}): delete it and run again.'
             ) from error
-        present = np.flatnonzero(np.bincount(values.ravel()))
-        invalid = sorted({*present.tolist()} - {*self.form.label_ids})
+        invalid = sorted(
+            {*np.unique(values).tolist()} - {*self.form.label_ids}
+        )
         if found != size or values.ndim != 2 or invalid:
             raise SubmissionError(
                 f'{path} is not valid (size {found} for an image of {size}, '
@@ -135,21 +139,20 @@ class SubmissionFolder:
             )
 
     def pack(self, images: Sequence[str]) -> Path:
-        """Write the archive of exactly one label image for each image."""
+        """Write the archive, with one label image for each image."""
         archive = self.root / self.form.archive
-        paths = map(self.label_path, images)
-        names = {
-            path: path.relative_to(self.root).as_posix() for path in paths
-        }
+        paths = [self.label_path(image) for image in images]
         with atomic_write(archive) as part:
-            if archive.suffix == '.zip':  # not compressed, as PNGs are
+            if (
+                archive.suffix == '.zip'
+            ):  # without compression, as PNGs have it
                 with zipfile.ZipFile(part, 'w') as zipped:
-                    for path, name in names.items():
-                        zipped.write(path, name)
+                    for path in paths:
+                        zipped.write(path, path.relative_to(self.root))
             else:
                 with tarfile.open(part, 'w:gz') as tar:
-                    for path, name in names.items():
-                        tar.add(path, name)
+                    for path in paths:
+                        tar.add(path, path.relative_to(self.root))
         return archive
 
 
@@ -158,7 +161,45 @@ def label_name(image: str) -> str:
     name = Path(image).stem
     if '\\' in name:
         raise SubmissionError(
-            f'The name of {image} holds a backslash, which leads out of the '
-            'folder where an archive is unpacked on Windows: rename it.'
+            f'The name of {image} contains a backslash, which leads out of '
+            'the folder where an archive is unpacked on Windows: rename it.'
         )
     return f'{name}.png'
+
+
+@METRICS.register_module()
+class SubmissionMetric(BaseMetric):
+    """Writes every prediction in the format of the data set's server.
+
+    Args:
+        output_dir: Folder of the submission.
+        dataset: Registered name of the data set, which decides the format.
+    """
+
+    default_prefix = 'submission'
+
+    def __init__(self, output_dir: str, dataset: str, **kwargs) -> None:
+        super().__init__(**kwargs)
+        form = find_format({'type': dataset})
+        self.folder = SubmissionFolder(output_dir, form)
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        meta = self.dataset_meta or {}
+        found = len(meta.get('classes', ()))
+        expected = len(self.folder.form.label_ids)
+        if found != expected:
+            raise SubmissionError(
+                f'{self.folder.form.dataset} is submitted with its {expected} '
+                f'classes, but the config has {found}: remove metainfo from '
+                'the data set.'
+            )
+        for sample in data_samples:
+            prediction = sample['pred_sem_seg']['data'].squeeze(0)
+            self.folder.write(
+                sample['img_path'], prediction.cpu().numpy(), meta['palette']
+            )
+            self.results.append(sample['img_path'])
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        """Number of label images written in this run."""
+        return {'written': len(set(results))}

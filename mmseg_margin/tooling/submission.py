@@ -9,57 +9,66 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import broadcast_object_list, is_main_process
-from mmengine.evaluator import BaseMetric
-from mmengine.runner import Runner
-from mmseg.registry import DATASETS, METRICS
+from mmseg.registry import DATASETS
 
+from mmseg_margin.evaluation.tta import without_annotations
+
+from .launch import build_runner
 from .submission_folder import SubmissionFolder, label_name
 from .submission_formats import SubmissionError, SubmissionFormat, find_format
-from .tta import without_annotations
 
 
-def make_submission(cfg: Config, output_dir: str) -> None:
+def make_submission(
+    cfg: Config, output_dir: str, is_verbose: bool = True
+) -> None:
     """Predict the test split of ``cfg`` and pack it for the server.
 
     Args:
-        cfg: Config to test, with ``load_from`` set and the test-time
-            augmentation chosen; the test split is switched to here.
-        output_dir: Folder of the submission, new, empty or one to go on with.
+        cfg: Config to test, with ``load_from`` and the test-time augmentation
+            set; this function switches it to the test split.
+        output_dir: A new or empty folder, or one to continue.
+        is_verbose: Whether the whole log is shown.
     """
-    dataset = cfg.test_dataloader.dataset
-    form = find_format(dataset)
-    form.use_test_split(dataset)
-    dataset.data_prefix.pop('seg_map_path', None)
-    dataset.pop('indices', None)
-    dataset.pipeline = without_annotations(dataset.pipeline)
+    form = use_test_split(cfg)
     folder = SubmissionFolder(output_dir, form)
     images, missing = _claim(folder, cfg)
     try:
         if missing:
-            dataset.indices = missing
+            cfg.test_dataloader.dataset.indices = missing
             cfg.test_evaluator = {
                 'type': 'SubmissionMetric',
                 'output_dir': str(output_dir),
                 'dataset': form.dataset,
             }
-            Runner.from_cfg(cfg).test()
+            build_runner(cfg, is_verbose).test()
         if is_main_process():
             for image in images:
                 folder.check(image)
             archive = folder.pack(images)
             print(
                 f'{len(images)} label images ({len(missing)} new) in '
-                f'{folder.root}, each checked for its size and its values.\n'
-                f'{_what_to_do(archive, form, len(images))}'
+                f'{folder.root}, all with valid size and values.\n'
+                f'{_next_step(archive, form, len(images))}'
             )
     finally:
         folder.release()
 
 
+def use_test_split(cfg: Config) -> SubmissionFormat:
+    """Switch a config to the unlabelled test split of its data set."""
+    dataset = cfg.test_dataloader.dataset
+    form = find_format(dataset)
+    form.use_test_split(dataset)
+    dataset.data_prefix.pop('seg_map_path', None)
+    dataset.pop('indices', None)
+    dataset.pipeline = without_annotations(dataset.pipeline)
+    return form
+
+
 def _claim(
     folder: SubmissionFolder, cfg: Config
 ) -> tuple[list[str], list[int]]:
-    """All images, and which have no label image yet; the same on all ranks."""
+    """All images and the indices of the missing ones, on every rank."""
     outcome: list = [None]
     if is_main_process():
         try:
@@ -74,14 +83,14 @@ def _claim(
     return outcome[0]
 
 
-def _what_to_do(archive: Path, form: SubmissionFormat, images: int) -> str:
+def _next_step(archive: Path, form: SubmissionFormat, images: int) -> str:
     size = f'{archive} ({archive.stat().st_size / 2**20:.1f} MiB)'
     if images == form.images:
         return f'Upload {size} to {form.server}'
     return (
-        f'Warning: {size} is not a whole submission: the test split of '
-        f'{form.dataset} has {form.images:,} images, not {images:,}. Complete '
-        'the download and give the same command with another --out.'
+        f'Warning: {size} is not complete: the test split of {form.dataset} '
+        f'has {form.images:,} images, not {images:,}. Complete the download '
+        'and run the same command with another --out.'
     )
 
 
@@ -103,8 +112,8 @@ def list_images(dataset: ConfigDict) -> list[str]:
     if not images or repeated:
         raise SubmissionError(
             f'The test split in {source} has {len(images)} images and '
-            f'{len(repeated)} repeated names {repeated[:3]}, but a server '
-            'wants every image once: check data_root and data_prefix.'
+            f'{len(repeated)} repeated names {repeated[:3]}, but the server '
+            'expects every image once: check data_root and data_prefix.'
         )
     return images
 
@@ -112,7 +121,7 @@ def list_images(dataset: ConfigDict) -> list[str]:
 def run_identity(
     cfg: Config, dataset: str, images: Sequence[str]
 ) -> dict[str, str]:
-    """What decides the predictions, so that two runs are never mixed."""
+    """What determines the predictions, so that runs are never mixed."""
     weights = str(cfg.load_from)
     if os.path.isfile(weights):
         weights = hashlib.sha256(Path(weights).read_bytes()).hexdigest()
@@ -131,44 +140,3 @@ def run_identity(
 def _digest(settings: object) -> str:
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-@METRICS.register_module()
-class SubmissionMetric(BaseMetric):
-    """Writes every prediction in the format of the data set's server.
-
-    Nothing is ever removed. :func:`make_submission` sets it up, checks the
-    result and packs it.
-
-    Args:
-        output_dir: Folder of the submission.
-        dataset: Registered name of the data set, which decides the format.
-    """
-
-    default_prefix = 'submission'
-
-    def __init__(self, output_dir: str, dataset: str, **kwargs) -> None:
-        super().__init__(**kwargs)
-        form = find_format({'type': dataset})
-        self.folder = SubmissionFolder(output_dir, form)
-
-    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        meta = self.dataset_meta or {}
-        found = len(meta.get('classes', ()))
-        expected = len(self.folder.form.label_ids)
-        if found != expected:
-            raise SubmissionError(
-                f'{self.folder.form.dataset} is submitted with its {expected} '
-                f'classes, but the config has {found}: take metainfo out of '
-                'the data set.'
-            )
-        for sample in data_samples:
-            prediction = sample['pred_sem_seg']['data'].squeeze(0)
-            self.folder.write(
-                sample['img_path'], prediction.cpu().numpy(), meta['palette']
-            )
-            self.results.append(sample['img_path'])
-
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        """Number of label images written in this run."""
-        return {'written': len(set(results))}

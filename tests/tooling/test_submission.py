@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmseg_margin.evaluation import (
+from mmseg_margin.evaluation import use_tta
+from mmseg_margin.tooling.submission import (
     SubmissionError,
+    find_format,
     make_submission,
-    use_tta,
 )
-from mmseg_margin.evaluation.submission import find_format
 from tests.evaluation.fakes import (
     TEST_SIZES,
     load,
@@ -41,12 +41,12 @@ def finished(cityscapes, checkpoint, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def out(finished, tmp_path) -> Path:
-    """A complete submission of one's own."""
+    """A copy of a complete submission."""
     return shutil.copytree(finished, tmp_path / 'out')
 
 
 @pytest.mark.parametrize('mode', [None, 'ms-flip'])
-def test_the_archive_holds_the_models_predictions(
+def test_the_archive_contains_the_predictions(
     cityscapes, checkpoint, config, tmp_path, capsys, mode
 ):
     out = tmp_path / 'out'
@@ -96,7 +96,7 @@ def test_another_run_does_not_go_into_the_same_folder(
     assert [path.read_bytes() for path in sorted(out.iterdir())] == before
 
 
-def test_a_whole_submission_is_to_be_uploaded(
+def test_a_complete_submission_is_to_be_uploaded(
     checkpoint, config, out, capsys, monkeypatch
 ):
     # Frozen, and shared by all tests.
@@ -109,14 +109,14 @@ def test_a_whole_submission_is_to_be_uploaded(
         assert len(archive.namelist()) == len(TEST_SIZES)
 
 
-def test_a_spoilt_label_image_is_found(checkpoint, config, out):
-    spoilt = next(out.glob('*.png'))
-    Image.new('L', (64, 32)).save(spoilt)
-    with pytest.raises(SubmissionError, match=f'{spoilt.name} is not valid'):
+def test_a_damaged_label_image_is_found(checkpoint, config, out):
+    damaged = next(out.glob('*.png'))
+    Image.new('L', (64, 32)).save(damaged)
+    with pytest.raises(SubmissionError, match=f'{damaged.name} is not valid'):
         make_submission(load(config, checkpoint), str(out))
 
 
-def test_test_images_that_are_not_there(cityscapes, checkpoint, tmp_path):
+def test_missing_test_images(cityscapes, checkpoint, tmp_path):
     root = tmp_path / 'cityscapes'
     shutil.copytree(cityscapes, root)
     config = write_config(tmp_path / 'config.py', root)

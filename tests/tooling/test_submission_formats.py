@@ -3,7 +3,7 @@
 import pytest
 from mmengine.config import ConfigDict
 
-from mmseg_margin.evaluation.submission_formats import (
+from mmseg_margin.tooling.submission_formats import (
     FORMATS,
     SubmissionError,
     find_format,
