@@ -36,48 +36,22 @@ from .triton_cells import (
     corners,
     load_labels,
     locate,
-    pixels_of,
     places_in_planes,
     store_gradient,
     store_sums,
-    upsample,
+)
+from .triton_softmax import (
+    LN_2,
+    LOG2_E,
+    error_at_label,
+    power,
+    sum_of_powers,
+    top_score,
 )
 
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
 # The whole part of 2^23 + x is in the low bits of the float.
 MAGIC = tl.constexpr(8388608.0)
 TABLE_CLASSES = tl.constexpr(16)
-
-
-@triton.jit
-def top_score(scores, nodes, down, right, label, h, w, K, S: tl.constexpr):
-    """The top score of each pixel and that of its label."""
-    top = tl.full((pixels_of(S), THREADS), float('-inf'), tl.float32)
-    label_score = tl.zeros((pixels_of(S), THREADS), tl.float32)
-    for k in tl.range(0, K):
-        s = upsample(scores, nodes, down, right, S)
-        top = tl.maximum(top, s)
-        label_score = tl.where(label == k, s, label_score)
-        scores += h * w
-    return top, label_score
-
-
-@triton.jit
-def power(scores, nodes, down, right, top, S: tl.constexpr):
-    """``exp(s - top)``; the top score is given in bits."""
-    s = upsample(scores, nodes, down, right, S)
-    return tl.exp2(s * LOG2_E - top)
-
-
-@triton.jit
-def sum_of_powers(scores, nodes, down, right, top, h, w, K, S: tl.constexpr):
-    """The denominator of the softmax."""
-    total = tl.zeros((pixels_of(S), THREADS), tl.float32)
-    for _ in tl.range(0, K):
-        total += power(scores, nodes, down, right, top, S)
-        scores += h * w
-    return total
 
 
 @triton.jit(
@@ -125,31 +99,25 @@ def count_errors(
     right = border(column, right, w)[None, :]
     nodes = corners(row, column, h, w)
     at = n * (h * S) * (w * S) + (y * (w * S) + x)
-    label, known = load_labels(labels, at, exists, K, ignore_index)
+    label, known = load_labels(
+        labels, at[None, :], exists[None, :], K, ignore_index
+    )
 
     scores += n * K * h * w
-    top = tl.full((1, THREADS), float('-inf'), tl.float32)
-    label_score = tl.zeros((1, THREADS), tl.float32)
-    s_k = scores
-    for k in tl.range(0, K):
-        s = upsample(s_k, nodes, down, right, S)
-        top = tl.maximum(top, s)
-        label_score = tl.where((label == k)[None, :], s, label_score)
-        s_k += h * w
+    top, label_score = top_score(scores, nodes, down, right, label, h, w, K, S)
     top = top * LOG2_E
-    total = tl.zeros((1, THREADS), tl.float32)
-    s_k = scores
-    for _ in tl.range(0, K):
-        total += power(s_k, nodes, down, right, top, S)
-        s_k += h * w
+    total, _ = sum_of_powers(
+        scores, nodes, down, right, label, top, h, w, K, S
+    )
+    scale = 1.0 / total
     # Pixels whose loss is not finite have no error to be counted.
-    loss = tl.sum(tl.log2(total) + top - label_score * LOG2_E, 0)
-    known = known & (tl.abs(loss) < float('inf'))
+    loss = tl.log2(total) + top - label_score * LOG2_E
+    known = tl.max((known & (tl.abs(loss) < float('inf'))).to(tl.int32), 0) > 0
+    label = tl.max(label, 0)
     bins = tl.arange(0, 2 * BINS)
     place = tl.where(bins < BINS, bins, K * L + bins - BINS)
-    s_k = scores
     for k in tl.range(0, K):
-        p = tl.sum(power(s_k, nodes, down, right, top, S) / total, 0)
+        p = tl.sum(scale * power(scores, nodes, down, right, top, S), 0)
         is_label = label == k
         error = tl.where(is_label, 1.0 - p, p)
         level = tl.minimum(tl.maximum((error * L).to(tl.int32), 0), L - 1)
@@ -161,7 +129,7 @@ def count_errors(
             mask=count > 0,
             sem='relaxed',
         )
-        s_k += h * w
+        scores += h * w
         counts += L
 
 
@@ -236,7 +204,6 @@ def jaccard_kernel(
     L: tl.constexpr,
     LOAD_CE_WEIGHT: tl.constexpr,
 ):
-    PIXELS: tl.constexpr = pixels_of(S)
     n = tl.program_id(1).to(tl.int64)
     nodes, down, right, y, x, exists = locate(h, w, S)
     at = n * (h * S) * (w * S) + (y * (w * S) + x * x_stride)
@@ -248,24 +215,23 @@ def jaccard_kernel(
     top, label_score = top_score(scores, nodes, down, right, label, h, w, K, S)
     hits = label_score >= top
     top = top * LOG2_E
-    total = sum_of_powers(scores, nodes, down, right, top, h, w, K, S)
+    total, others = sum_of_powers(
+        scores, nodes, down, right, label, top, h, w, K, S
+    )
     scale = 1.0 / total
 
-    error = tl.zeros((PIXELS, THREADS), tl.float32)
-    M = tl.zeros((PIXELS, THREADS), tl.float32)
+    M = tl.full(label.shape, 0.0, tl.float32)
     s_k = scores
     table = tables + K * L
     for k in tl.range(0, K):
         p = scale * power(s_k, nodes, down, right, top, S)
         p = tl.where(label == k, 0.0, p)
-        error += p
         M += p * look_up(table, p, L)
         s_k += h * w
         table += L
     label_bits = label_score * LOG2_E - top
     p = scale * tl.exp2(label_bits)
-    # The smaller of the two sums is the more exact.
-    error = tl.where(error > 0.5, 1.0 - p, error)
+    error = error_at_label(p, scale * others)
     own = look_up(tables + tl.maximum(label, 0) * L, error, L)
     cost = own * error + M
     ce = LN_2 * (tl.log2(total) - label_bits)

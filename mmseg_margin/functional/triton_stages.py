@@ -4,7 +4,7 @@ Up-sampling, loss, gradient and hits, without full-size scores and without
 waiting for the device. Nothing here takes part in autograd: the gradient is
 computed along with the loss, and :meth:`Planes.combine` finishes it in the
 backward pass. The kernels are in :mod:`.triton_margin`,
-:mod:`.triton_jaccard` and :mod:`.triton_cross_entropy`; they are imported
+:mod:`.triton_jaccard` and :mod:`.triton_softmax`; they are imported
 where they are used, because triton is an optional dependency.
 """
 
@@ -189,6 +189,34 @@ def jaccard_stage(
         L=L,
         LOAD_CE_WEIGHT=is_tensor,
     )
+
+
+def cross_entropy_stage(
+    scores: Tensor,
+    labels: Tensor,
+    weight: Tensor | None,
+    *,
+    gamma: float,
+    ignore_index: int,
+    pixel_loss: bool = False,
+) -> TritonResult:
+    """Cross-entropy, or focal loss with a gamma above 0.
+
+    Args:
+        scores: (N, K, h, w).
+        labels: (N, S h, S w), integers; what is no class is left out.
+        weight: Weight of each pixel, (N, S h, S w).
+        gamma: Exponent of the error in ``(1 - p_y)^gamma log(1 / p_y)``.
+        ignore_index: Label of the pixels that are left out.
+        pixel_loss: Whether to return the loss of each pixel too.
+    """
+    from .triton_softmax import cross_entropy_kernel
+
+    stage = _Stage.of(scores, labels, weight, ignore_index, pixel_loss)
+    result = stage.run(
+        cross_entropy_kernel, (), (float(gamma),), FOCAL=gamma != 0
+    )
+    return result._replace(ce=None)
 
 
 def launch(
