@@ -1,0 +1,6 @@
+"""Triton's kernels run on the CPU in its interpreter."""
+
+import os
+
+# Read when triton is imported, which no test has done yet.
+os.environ['TRITON_INTERPRET'] = '1'
