@@ -25,7 +25,7 @@ Gy, Gxy the sums weighted by right, down and both, the four nodes receive
 
 Up to four cells contribute to a node. Atomic additions would make the result
 depend on the order of the programs, so each cell writes its four sums to four
-planes, and :func:`combine` adds them up. With S = 1 the pixels are the nodes,
+planes, and :func:`.combine` adds them up. With S = 1 the pixels are the nodes,
 and there is one plane, the gradient itself.
 """
 
@@ -195,78 +195,3 @@ def store_gradient(planes, places, g, down, right, S: tl.constexpr):
         else:
             node = tl.where(which < 2, upper, lower)
             tl.store(planes + offset, node, mask=stores)
-
-
-@triton.jit
-def store_sums(sums, loss, ce, hits, counts):
-    """The program's loss, cross-entropy, hits and labelled pixels."""
-    programs = tl.num_programs(0) * tl.num_programs(1)
-    program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    at = sums + program
-    tl.store(at, tl.sum(tl.sum(tl.where(counts, loss, 0.0), 0), 0))
-    at += programs
-    tl.store(at, tl.sum(tl.sum(tl.where(counts, ce, 0.0), 0), 0))
-    at += programs
-    tl.store(at, tl.sum(tl.sum((hits & counts).to(tl.float32), 0), 0))
-    at += programs
-    tl.store(at, tl.sum(tl.sum(counts.to(tl.float32), 0), 0))
-
-
-@triton.jit(do_not_specialize=['programs'])
-def finish(sums, losses, pixels, programs, BLOCK: tl.constexpr):
-    """Add up what the programs stored, in an order that never changes."""
-    loss = tl.zeros((BLOCK,), tl.float64)
-    ce = tl.zeros((BLOCK,), tl.float64)
-    hits = tl.zeros((BLOCK,), tl.float64)
-    counts = tl.zeros((BLOCK,), tl.float64)
-    for first in tl.range(0, programs, BLOCK):
-        program = first + tl.arange(0, BLOCK)
-        is_one = program < programs
-        at = sums + program
-        loss += tl.load(at, mask=is_one, other=0.0).to(tl.float64)
-        at += programs
-        ce += tl.load(at, mask=is_one, other=0.0).to(tl.float64)
-        at += programs
-        hits += tl.load(at, mask=is_one, other=0.0).to(tl.float64)
-        at += programs
-        counts += tl.load(at, mask=is_one, other=0.0).to(tl.float64)
-    tl.store(losses, tl.sum(loss, 0).to(tl.float32))
-    tl.store(losses + 1, tl.sum(ce, 0).to(tl.float32))
-    tl.store(pixels, tl.sum(hits, 0).to(tl.int64))
-    tl.store(pixels + 1, tl.sum(counts, 0).to(tl.int64))
-
-
-@triton.jit(do_not_specialize=['h', 'w'])
-def combine(
-    planes,
-    upstream,
-    gradient,
-    h,
-    w,
-    S: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Add up the planes of an image's class, times the upstream gradient."""
-    image = tl.program_id(0).to(tl.int64)
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    is_node = i < h * w
-    if S == 1:
-        g = tl.load(planes + image * h * w + i, mask=is_node, other=0.0)
-    else:
-        # The cell to the lower right of a node has it as its upper left.
-        cell = (i // w + 1) * (w + 1) + i % w + 1
-        at = planes + image * (h + 1) * (w + 1) + cell
-        plane = tl.num_programs(0).to(tl.int64) * (h + 1) * (w + 1)
-        g = tl.zeros((BLOCK,), tl.float32)
-        for _ in tl.static_range(parts_of(S)):
-            g += tl.load(at, mask=is_node, other=0.0)
-            at += plane
-            g += tl.load(at - 1, mask=is_node, other=0.0)
-            at += plane
-            g += tl.load(at - (w + 1), mask=is_node, other=0.0)
-            at += plane
-            g += tl.load(at - (w + 2), mask=is_node, other=0.0)
-            at += plane
-    g *= tl.load(upstream).to(tl.float32)
-    at = gradient + image * h * w + i
-    tl.store(at, g.to(gradient.dtype.element_ty), mask=is_node)

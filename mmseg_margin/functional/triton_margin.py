@@ -37,9 +37,9 @@ from .triton_cells import (
     pixels_of,
     places_in_planes,
     store_gradient,
-    store_sums,
     upsample,
 )
+from .triton_sums import store_sums
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LIMIT = tl.constexpr(30.0)

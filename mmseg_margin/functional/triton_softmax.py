@@ -22,9 +22,9 @@ from .triton_cells import (
     locate,
     places_in_planes,
     store_gradient,
-    store_sums,
     upsample,
 )
+from .triton_sums import store_sums
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -71,6 +71,14 @@ def error_at_label(p, others):
     return tl.where(others > 0.5, 1.0 - p, others)
 
 
+@triton.jit
+def log_loss_at_label(error, total, label_bits):
+    """``log(1 / p_y)``; the logarithm is inexact where p_y is close to 1."""
+    series = 1.0 + error * (0.5 + error * (1.0 / 3 + error * 0.25))
+    loss = LN_2 * (tl.log2(total) - label_bits)
+    return tl.where(error < 0.015625, error * series, loss)
+
+
 @triton.jit(do_not_specialize=['h', 'w', 'K', 'x_stride', 'ignore_index'])
 def cross_entropy_kernel(
     scores,
@@ -104,15 +112,13 @@ def cross_entropy_kernel(
     label_bits = label_score * LOG2_E - top
     p = scale * tl.exp2(label_bits)
     error = error_at_label(p, scale * others)
-    loss = LN_2 * (tl.log2(total) - label_bits)
+    loss = log_loss_at_label(error, total, label_bits)
     slope = counts.to(tl.float32)
     if weight is not None:
         slope = tl.load(weight + at, mask=counts, other=0.0).to(tl.float32)
     if FOCAL:
-        # Finite, because 0 / 0 is NaN; the logarithm of 1 - q is inexact.
+        # Not 0, because 0 / 0 is NaN.
         q = tl.maximum(error, 1e-38, propagate_nan=tl.PropagateNan.ALL)
-        series = q * (1.0 + q * (0.5 + q * (1.0 / 3 + q * 0.25)))
-        loss = tl.where(q < 0.015625, series, loss)
         slope *= tl.exp2(gamma * tl.log2(q))
         loss_slope = slope * (1.0 + gamma * p * loss / q)
         loss *= slope

@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
+from mmseg_margin.functional.triton_launch import TritonResult
 from mmseg_margin.functional.triton_stages import (
-    TritonResult,
     cross_entropy_stage,
     jaccard_stage,
     margin_stage,
@@ -115,7 +115,7 @@ def test_results_match_the_reference(loss, shape):
 
 
 @pytest.mark.parametrize('loss', ['margin', 'jaccard'])
-@pytest.mark.parametrize('shape', [(1, 150, 2, 3, 4), (1, 171, 2, 2, 2)])
+@pytest.mark.parametrize('shape', [(1, 150, 2, 3, 4), (1, 171, 3, 2, 1)])
 def test_many_classes(loss, shape):
     check(loss, make_batch(*shape, label_dtype=torch.uint8))
 
@@ -123,7 +123,7 @@ def test_many_classes(loss, shape):
 @pytest.mark.parametrize('seed', range(6))
 def test_random_shapes(seed):
     random = torch.Generator().manual_seed(seed)
-    N, K, h, w = torch.randint(1, 8, (4,), generator=random).tolist()
+    N, K, h, w = torch.randint(1, 6, (4,), generator=random).tolist()
     S = (1, 2, 3, 4, 5, 8)[seed]
     batch = make_batch(min(N, 3), K + 1, h, w, S, seed=seed)
     check('margin', batch)
