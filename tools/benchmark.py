@@ -2,12 +2,13 @@
 
 import argparse
 
-from benchmarks import files, loss, scan, stage, step
+from benchmarks import files, kernels, loss, scan, stage, step
 
 SUBJECTS = {
     'loss': (loss, 'time and memory of the objectives'),
     'stage': (stage, 'up-sampling, loss, accuracy and backward of a head'),
     'step': (step, 'a whole training step, with and without fused stages'),
+    'kernels': (kernels, 'registers, launches and bytes of the GPU kernels'),
     'scan': (scan, 'time of the label scan'),
     'files': (files, 'what grows with the number of label files'),
 }

@@ -5,7 +5,7 @@ With p the softmax of the scores, the error ``e_k`` of a pixel for class k is
 
     l = sum_k w_k e_k + ce_weight log(1 / p_y)
 
-with weights ``w_k`` that depend on the error, as :mod:`.jaccard` derives, but
+with weights ``w_k`` that depend on the error, see :mod:`.triton_errors`, but
 are held constant. With ``M = sum_{k != y} w_k p_k`` its gradient is
 
     dl/ds_k = p_k (w_k - M + p_y w_y + ce_weight)          for k other than y,

@@ -120,7 +120,7 @@ def jaccard_stage(
     )
     if reduce is not None:
         reduce(counts)
-    tables = torch.empty(2, K, L, 2, device=scores.device)
+    tables = counts.new_empty(2, K, L, 2, dtype=torch.float32)
     triton_launch.launch(
         triton_errors.make_tables,
         (K,),
