@@ -141,6 +141,30 @@ def load_labels(labels, offset, exists, K, ignore_index):
 
 
 @triton.jit
+def load_pixels(labels, n, h, w, K, x_stride, ignore_index, S: tl.constexpr):
+    """Where the pixels of an image lie, and their labels.
+
+    Returns:
+        As :func:`locate`, but offsets instead of rows and columns, and as
+        :func:`load_labels`.
+    """
+    nodes, down, right, y, x, exists = locate(h, w, S)
+    at = n * (h * S) * (w * S) + (y * (w * S) + x * x_stride)
+    label, counts = load_labels(labels, at, exists, K, ignore_index)
+    return nodes, down, right, at, exists, label, counts
+
+
+@triton.jit
+def load_weight(weight, at, counts):
+    """The weights of the pixels, 0 where the label is ignored."""
+    if weight is None:
+        value = counts.to(tl.float32)
+    else:
+        value = tl.load(weight + at, mask=counts, other=0.0).to(tl.float32)
+    return value
+
+
+@triton.jit
 def sum_of_cell(x, LANES: tl.constexpr):
     """The sum over the LANES threads of a cell, for each of them."""
     x = tl.sum(tl.reshape(x, (THREADS // LANES, LANES)), 1)

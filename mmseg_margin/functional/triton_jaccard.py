@@ -22,8 +22,8 @@ import triton
 import triton.language as tl
 
 from .triton_cells import (
-    load_labels,
-    locate,
+    load_pixels,
+    load_weight,
     places_in_planes,
     store_gradient,
 )
@@ -35,7 +35,7 @@ from .triton_softmax import (
     sum_of_powers,
     top_score,
 )
-from .triton_sums import store_sums
+from .triton_sums import store_loss
 
 # The whole part of 2^23 + x is in the low bits of the float.
 MAGIC = tl.constexpr(8388608.0)
@@ -73,9 +73,9 @@ def jaccard_kernel(
     LOAD_CE_WEIGHT: tl.constexpr,
 ):
     n = tl.program_id(1).to(tl.int64)
-    nodes, down, right, y, x, exists = locate(h, w, S)
-    at = n * (h * S) * (w * S) + (y * (w * S) + x * x_stride)
-    label, counts = load_labels(labels, at, exists, K, ignore_index)
+    nodes, down, right, at, exists, label, counts = load_pixels(
+        labels, n, h, w, K, x_stride, ignore_index, S
+    )
     if LOAD_CE_WEIGHT:
         ce_weight = tl.load(ce_weight).to(tl.float32)
     scores += n * K * h * w
@@ -103,16 +103,10 @@ def jaccard_kernel(
     own = look_up(tables + tl.maximum(label, 0) * L, error, L)
     cost = own * error + M
     ce = log_loss_at_label(error, total, label_bits)
-    pixel_weight = counts.to(tl.float32)
-    if weight is not None:
-        pixel_weight = tl.load(weight + at, mask=counts, other=0.0)
-        pixel_weight = pixel_weight.to(tl.float32)
-        ce *= pixel_weight
+    pixel_weight = load_weight(weight, at, counts)
+    ce *= pixel_weight
     loss = pixel_weight * cost + ce_weight * ce
-    if pixel_loss is not None:
-        value = tl.where(counts, loss, 0.0)
-        tl.store(pixel_loss + at, value, mask=exists)
-    store_sums(sums, loss, ce, hits, counts)
+    store_loss(sums, pixel_loss, loss, ce, hits, counts, at, exists)
 
     of_label = -pixel_weight * (p * cost + ce_weight * error)
     shift = ce_weight - M + p * own

@@ -32,14 +32,14 @@ import triton.language as tl
 
 from .triton_cells import (
     THREADS,
-    load_labels,
-    locate,
+    load_pixels,
+    load_weight,
     pixels_of,
     places_in_planes,
     store_gradient,
     upsample,
 )
-from .triton_sums import store_sums
+from .triton_sums import store_loss
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LIMIT = tl.constexpr(30.0)
@@ -94,9 +94,9 @@ def margin_kernel(
 ):
     PIXELS: tl.constexpr = pixels_of(S)
     n = tl.program_id(1).to(tl.int64)
-    nodes, down, right, y, x, exists = locate(h, w, S)
-    at = n * (h * S) * (w * S) + (y * (w * S) + x * x_stride)
-    label, counts = load_labels(labels, at, exists, K, ignore_index)
+    nodes, down, right, at, exists, label, counts = load_pixels(
+        labels, n, h, w, K, x_stride, ignore_index, S
+    )
 
     top = tl.full((PIXELS, THREADS), float('-inf'), tl.float32)
     second = tl.full((PIXELS, THREADS), float('-inf'), tl.float32)
@@ -148,15 +148,10 @@ def margin_kernel(
     u, g_t = power_and_sigmoid(x_t)
     loss += tl.where(is_top, 0.0, log_loss(x_t, u))
     loss = (neg_weight * loss + pos_weight * loss_y) / bits + poison
-    pixel_weight = counts.to(tl.float32)
-    if weight is not None:
-        pixel_weight = tl.load(weight + at, mask=counts, other=0.0)
-        pixel_weight = pixel_weight.to(tl.float32)
-        loss *= pixel_weight
-    if pixel_loss is not None:
-        value = tl.where(counts, loss, 0.0)
-        tl.store(pixel_loss + at, value, mask=exists)
-    store_sums(sums, loss, loss, label_score >= top, counts)
+    pixel_weight = load_weight(weight, at, counts)
+    loss *= pixel_weight
+    hits = label_score >= top
+    store_loss(sums, pixel_loss, loss, loss, hits, counts, at, exists)
 
     neg = neg_weight * pixel_weight
     g_y = -pos_weight * pixel_weight * g_y

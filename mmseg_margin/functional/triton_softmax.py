@@ -18,13 +18,13 @@ import triton
 import triton.language as tl
 
 from .triton_cells import (
-    load_labels,
-    locate,
+    load_pixels,
+    load_weight,
     places_in_planes,
     store_gradient,
     upsample,
 )
-from .triton_sums import store_sums
+from .triton_sums import store_loss
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -97,9 +97,9 @@ def cross_entropy_kernel(
     FOCAL: tl.constexpr,
 ):
     n = tl.program_id(1).to(tl.int64)
-    nodes, down, right, y, x, exists = locate(h, w, S)
-    at = n * (h * S) * (w * S) + (y * (w * S) + x * x_stride)
-    label, counts = load_labels(labels, at, exists, K, ignore_index)
+    nodes, down, right, at, exists, label, counts = load_pixels(
+        labels, n, h, w, K, x_stride, ignore_index, S
+    )
     scores += n * K * h * w
 
     top, label_score = top_score(scores, nodes, down, right, label, h, w, K, S)
@@ -113,9 +113,7 @@ def cross_entropy_kernel(
     p = scale * tl.exp2(label_bits)
     error = error_at_label(p, scale * others)
     loss = log_loss_at_label(error, total, label_bits)
-    slope = counts.to(tl.float32)
-    if weight is not None:
-        slope = tl.load(weight + at, mask=counts, other=0.0).to(tl.float32)
+    slope = load_weight(weight, at, counts)
     if FOCAL:
         # Not 0, because 0 / 0 is NaN.
         q = tl.maximum(error, 1e-38, propagate_nan=tl.PropagateNan.ALL)
@@ -125,10 +123,7 @@ def cross_entropy_kernel(
         slope = loss_slope
     else:
         loss *= slope
-    if pixel_loss is not None:
-        value = tl.where(counts, loss, 0.0)
-        tl.store(pixel_loss + at, value, mask=exists)
-    store_sums(sums, loss, loss, hits, counts)
+    store_loss(sums, pixel_loss, loss, loss, hits, counts, at, exists)
 
     of_label = -slope * error
     scale *= slope

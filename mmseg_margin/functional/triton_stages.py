@@ -69,7 +69,7 @@ def margin_stage(
 
     stage = Stage.of(scores, labels, weight, ignore_index, pixel_loss)
     constants = (float(pos_weight), float(neg_weight), float(bits))
-    offsets = (rho_0k.contiguous(), rho_k0.contiguous())
+    offsets = (rho_0k.float().contiguous(), rho_k0.float().contiguous())
     return stage.run(margin_kernel, offsets, constants)._replace(ce=None)
 
 

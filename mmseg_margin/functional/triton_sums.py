@@ -7,18 +7,24 @@ from .triton_cells import parts_of
 
 
 @triton.jit
-def store_sums(sums, loss, ce, hits, counts):
-    """The program's loss, cross-entropy, hits and labelled pixels."""
+def store_loss(sums, pixel_loss, loss, ce, hits, counts, at, exists):
+    """Each pixel's loss, if asked for, and the sums of the program.
+
+    The sums are loss, cross-entropy, hits and labelled pixels.
+    """
+    if pixel_loss is not None:
+        value = tl.where(counts, loss, 0.0)
+        tl.store(pixel_loss + at, value, mask=exists)
     programs = tl.num_programs(0) * tl.num_programs(1)
     program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    at = sums + program
-    tl.store(at, tl.sum(tl.sum(tl.where(counts, loss, 0.0), 0), 0))
-    at += programs
-    tl.store(at, tl.sum(tl.sum(tl.where(counts, ce, 0.0), 0), 0))
-    at += programs
-    tl.store(at, tl.sum(tl.sum((hits & counts).to(tl.float32), 0), 0))
-    at += programs
-    tl.store(at, tl.sum(tl.sum(counts.to(tl.float32), 0), 0))
+    sums += program
+    tl.store(sums, tl.sum(tl.sum(tl.where(counts, loss, 0.0), 0), 0))
+    sums += programs
+    tl.store(sums, tl.sum(tl.sum(tl.where(counts, ce, 0.0), 0), 0))
+    sums += programs
+    tl.store(sums, tl.sum(tl.sum((hits & counts).to(tl.float32), 0), 0))
+    sums += programs
+    tl.store(sums, tl.sum(tl.sum(counts.to(tl.float32), 0), 0))
 
 
 @triton.jit(do_not_specialize=['programs'])

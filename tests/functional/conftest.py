@@ -1,6 +1,9 @@
-"""Triton's kernels run on the CPU in its interpreter."""
+"""Without a GPU, Triton's kernels run on the CPU in its interpreter."""
 
 import os
 
-# Read when triton is imported, which no test has done yet.
-os.environ['TRITON_INTERPRET'] = '1'
+import torch
+
+if not torch.cuda.is_available():
+    # Read when triton is imported, which no test has done yet.
+    os.environ['TRITON_INTERPRET'] = '1'

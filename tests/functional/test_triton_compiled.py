@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip('triton', reason='triton is not installed')
 
 ROOT = Path(__file__).resolve().parents[2]
+# One worker, so that the benchmark runs once.
+pytestmark = pytest.mark.xdist_group('triton_compiled')
 SHAPES = ('2x19x512x1024x4', '2x150x512x512x4')
 
 
