@@ -43,8 +43,11 @@ def side_of(S):
 
 @triton.constexpr_function
 def pixels_of(S):
-    """PIXELS: four pixels fit into the registers of a thread."""
-    return min(side_of(S), 4)
+    """PIXELS: four fit into the registers of a thread.
+
+    At other scales than multiples of four, some of the four would be idle.
+    """
+    return 4 if S % 4 == 0 else min(S, 2)
 
 
 @triton.constexpr_function
