@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import files, loss, scan, stage, step
+from benchmarks import files, kernels, loss, scan, stage, step
 
 from mmseg_margin.tooling.cli import report_errors
 
@@ -10,6 +10,7 @@ SUBJECTS = {
     'loss': (loss, 'time and memory of the objectives'),
     'stage': (stage, 'up-sampling, loss, accuracy and backward of a head'),
     'step': (step, 'a training step with and without fused loss stages'),
+    'kernels': (kernels, 'registers, launches and bytes of the GPU kernels'),
     'scan': (scan, 'time of the label scan'),
     'files': (files, 'costs that grow with the number of label files'),
 }

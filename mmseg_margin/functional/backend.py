@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import MissingPackageError, SettingError
 
 P = ParamSpec('P')
 R = TypeVar('R')
@@ -105,17 +105,33 @@ def choose_backend(
     """The backend that ``'auto'`` stands for, given the number of scores."""
     if backend not in BACKENDS:
         raise SettingError(f'backend={backend!r} is not one of {BACKENDS}.')
+    if backend == 'triton' and not _has_triton():
+        raise MissingPackageError(
+            "backend='triton' needs the package triton, which is not "
+            "installed: run pip install triton, or leave backend='auto'."
+        )
     if backend != 'auto':
         return backend
+    if device.type == 'cuda' and _has_triton():
+        return 'triton'
+    return _choose_without_triton(device, scores)
+
+
+def _choose_without_triton(device: torch.device, scores: int) -> str:
     if device.type == 'cpu' and scores < COMPILE_FROM:
         return 'eager'
     return 'compiled' if _has_compiler(device.type) else 'eager'
 
 
 @functools.cache
+def _has_triton() -> bool:
+    return find_spec('triton') is not None
+
+
+@functools.cache
 def _has_compiler(device_type: str) -> bool:
     if device_type == 'cuda':
-        return find_spec('triton') is not None
+        return _has_triton()
     names = [os.environ.get('CXX', ''), 'g++', 'clang++']
     return device_type == 'cpu' and any(map(shutil.which, filter(None, names)))
 
@@ -132,7 +148,11 @@ def make_plan(
 ) -> Plan:
     """How to work through so many pixels with scores like (N, K, ...)."""
     K, device = like.shape[1], like.device
-    compiled = choose_backend(device, backend, K * pixels) == 'compiled'
+    backend = choose_backend(device, backend, K * pixels)
+    if backend == 'triton':
+        # Its kernels do not serve these scores.
+        backend = _choose_without_triton(device, K * pixels)
+    compiled = backend == 'compiled'
     threads = torch.get_num_threads()
     if device.type != 'cpu':
         size = max(GPU_SCORES // K, GPU_PIXELS)

@@ -35,6 +35,8 @@ from mmseg_margin.errors import SettingError
 from .backend import PARALLEL_FROM, PixelKernel, PixelTerms, class_numbers
 from .softmax import eager_softmax, fusible_softmax
 from .stage import reduced_loss
+from .triton_launch import TritonResult
+from .triton_stages import jaccard_stage
 
 # An image is counted at every `step`-th row and column, so that about this
 # many pixels remain: neighbours hardly differ, but small classes are seen.
@@ -76,6 +78,25 @@ class JaccardObjective(NamedTuple):
             ErrorWeights.between(other),
             # A float that changes every step would trigger recompilation.
             like.new_full((), self.ce_weight),
+        )
+
+    @property
+    def name(self) -> str:
+        """What :func:`.triton_check.proven` calls it."""
+        return 'jaccard'
+
+    def triton_stage(
+        self, scores: Tensor, labels: Tensor, *others: Any
+    ) -> TritonResult:
+        """The same on a GPU."""
+        return jaccard_stage(
+            scores,
+            labels,
+            *others,
+            ce_weight=self.ce_weight,
+            levels=self.levels,
+            step=counting_step(tuple(labels.shape[1:])),
+            reduce=self.reduce,
         )
 
 

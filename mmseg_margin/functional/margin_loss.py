@@ -36,6 +36,8 @@ from .backend import PixelKernel, PixelTerms, class_numbers, select_label
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
+from .triton_launch import TritonResult
+from .triton_stages import margin_stage
 
 PerClass = Tensor | np.ndarray | Sequence[float] | float
 LN_2 = math.log(2)
@@ -72,6 +74,28 @@ class MarginObjective(NamedTuple):
 
         return MarginConstants(
             class_numbers(like), per_class('rho_0k'), per_class('rho_k0')
+        )
+
+    @property
+    def name(self) -> str:
+        """What :func:`.triton_check.proven` calls it."""
+        return 'margin'
+
+    def triton_stage(
+        self, scores: Tensor, labels: Tensor, *others: Any
+    ) -> TritonResult:
+        """The same on a GPU."""
+        _, rho_0k, rho_k0 = self.constants(scores[:0].float())
+        pos_weight, neg_weight = self.settings.term_weights(scores.shape[1])
+        return margin_stage(
+            scores,
+            labels,
+            *others,
+            rho_0k=rho_0k.flatten(),
+            rho_k0=rho_k0.flatten(),
+            pos_weight=pos_weight,
+            neg_weight=neg_weight,
+            bits=self.settings.bits,
         )
 
 

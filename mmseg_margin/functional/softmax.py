@@ -6,12 +6,14 @@ gradient ``c (p_k - [k = y])`` with ``c = q^gamma (1 + gamma p_y log(1 / p_y)
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .backend import PixelKernel, PixelTerms, class_numbers, select_label
+from .triton_launch import TritonResult
+from .triton_stages import cross_entropy_stage
 
 LOG2_E = 1 / math.log(2)
 
@@ -72,6 +74,17 @@ class CrossEntropy(NamedTuple):
 
     def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
         return (class_numbers(like),)
+
+    @property
+    def name(self) -> str:
+        """What :func:`.triton_check.proven` calls it."""
+        return 'cross_entropy'
+
+    def triton_stage(
+        self, scores: Tensor, labels: Tensor, *others: Any
+    ) -> TritonResult:
+        """The same on a GPU."""
+        return cross_entropy_stage(scores, labels, *others, gamma=self.gamma)
 
 
 class CrossEntropyKernel(NamedTuple):

@@ -17,10 +17,13 @@ from mmseg_margin.errors import SettingError
 from .backend import (
     PixelKernel,
     Plan,
+    choose_backend,
     make_plan,
     no_autocast,
     uncompiled,
 )
+from .triton_launch import Planes, TritonResult
+from .triton_stages import supports
 from .upsampling import Piece, Sample, upsampled
 
 REDUCTIONS = ('none', 'mean', 'sum')
@@ -30,11 +33,25 @@ IGNORED, INVALID = -1, -2
 class Objective(Protocol):
     """What is computed for each pixel."""
 
+    @property
+    def name(self) -> str:
+        """What :func:`.triton_check.proven` calls it."""
+
     def kernel(self, num_classes: int) -> PixelKernel:
         """The kernel for K classes."""
 
     def constants(self, like: Tensor, source: Any) -> tuple:
         """What the kernel needs beside scores like (N, K, ...) and labels."""
+
+    def triton_stage(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None,
+        ignore_index: int,
+        pixel_loss: bool,
+    ) -> TritonResult:
+        """All of it on a GPU, see :mod:`.triton_stages`."""
 
 
 class StageResult(NamedTuple):
@@ -109,13 +126,18 @@ def run_stage(
         per_pixel: Whether the loss is that of each pixel, not their sum.
         backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
     """
-    labels = as_index(labels)
     upsample = align_corners is not None and (
         scores.shape[2:] != labels.shape[1:]
     )
     dtype = _compute_dtype(scores)
     weight = torch.as_tensor(pixel_weight, device=scores.device).to(dtype)
     check_shapes(scores, labels, weight, upsample)
+    if _use_triton(objective, scores, labels, bool(align_corners), backend):
+        run = TritonRun(
+            scores.detach(), labels, weight, objective, ignore_index, per_pixel
+        )
+        return StageResult(*_Stage.apply(scores, run))
+    labels = as_index(labels)
     if upsample and (per_pixel or scores.device.type != 'cpu'):
         # A loop over pieces would be hundreds of launches on a GPU.
         scores = F.interpolate(
@@ -143,8 +165,8 @@ def run_stage(
             else FullSize(values, known, weight, dtype)
         )
         constants = objective.constants(values[:0].to(dtype), source)
-        run = Run(source, plan, constants, per_pixel)
-        loss, hits, log_loss = _Stage.apply(scores, run)
+        pieces = Run(source, plan, constants, per_pixel)
+        loss, hits, log_loss = _Stage.apply(scores, pieces)
     return StageResult(loss.view(shape) if per_pixel else loss, hits, log_loss)
 
 
@@ -185,6 +207,73 @@ class Run(NamedTuple):
         loss = terms.loss if self.per_pixel else terms.loss.sum()
         return loss, terms.hits, terms.log_loss
 
+    def scale(self, gradient: Tensor, upstream: Tensor) -> Tensor:
+        """Multiply the gradient by the upstream gradient, in place."""
+        if _is_one(upstream):
+            return gradient
+        if self.per_pixel:
+            shape = (len(gradient), 1, *gradient.shape[2:])
+            upstream = upstream.view(shape)
+        return gradient.mul_(upstream)
+
+
+class TritonRun(NamedTuple):
+    """The same in a few launches on a GPU."""
+
+    scores: Tensor
+    labels: Tensor
+    weight: Tensor
+    objective: Objective
+    ignore_index: int
+    per_pixel: bool
+
+    def __call__(self) -> tuple[Tensor, Tensor, Tensor | None, Planes]:
+        """Loss, hits, cross-entropy, and the gradient in planes."""
+        one_weight = not self.weight.dim()
+        loss, ce, hits, planes, pixel_loss = self.objective.triton_stage(
+            self.scores,
+            self.labels,
+            None if one_weight else self.weight,
+            self.ignore_index,
+            self.per_pixel,
+        )
+        if pixel_loss is not None:
+            # NaN if the sum is, because of an invalid label.
+            loss = pixel_loss + (loss - loss)
+        if one_weight:
+            loss = loss * self.weight
+            ce = None if ce is None else ce * self.weight
+        return loss, hits, ce, planes
+
+    def scale(self, planes: Planes, upstream: Tensor) -> Tensor:
+        """The gradient times the upstream gradient."""
+        if self.per_pixel:
+            weighted = self._replace(weight=self.weight * upstream)
+            return weighted()[-1].combine(self.weight.new_ones(()))
+        if not self.weight.dim():
+            upstream = upstream * self.weight
+        return planes.combine(upstream)
+
+
+def _use_triton(
+    objective: Objective,
+    scores: Tensor,
+    labels: Tensor,
+    align_corners: bool,
+    backend: str,
+) -> bool:
+    """Whether the kernels serve these scores, and are known to be right."""
+    if choose_backend(scores.device, backend, 0) != 'triton':
+        return False
+    if not supports(scores, labels, align_corners):
+        return False
+    if backend == 'triton':
+        return True
+    from .triton_check import proven
+
+    scale = labels.shape[1] // scores.shape[2]
+    return proven(scores.device, scale, scores.dtype, (objective.name,))
+
 
 class _Stage(torch.autograd.Function):
     """The loss of a batch, whose gradient was computed along with it."""
@@ -208,11 +297,7 @@ class _Stage(torch.autograd.Function):
         with torch.no_grad():
             if gradient is None:
                 gradient = ctx.run()[-1]
-            if not _is_one(upstream):
-                if ctx.run.per_pixel:
-                    shape = (len(scores), 1, *scores.shape[2:])
-                    upstream = upstream.view(shape)
-                gradient.mul_(upstream)
+            gradient = ctx.run.scale(gradient, upstream)
             # In float32 until here, because a pixel's weight may underflow,
             # and its loss overflow, in half precision.
             gradient = gradient.to(scores.dtype)

@@ -1,0 +1,179 @@
+r"""The margin loss of Algorithm 2 as one Triton kernel.
+
+Scores s and offsets rho are in bits: a score is worth ``bits = log2(b)`` for
+the base b of the logarithm. With t the class of the top score and r the
+runner-up, the margins of Eq. 8 are
+
+    lambda_t = s_t - s_r,    lambda_k = s_k - s_t  for the others.
+
+Eq. 16 sums ``log2(1 + 2^x) / bits`` with ``x_y = rho_y0 - bits lambda_y`` for
+the label y and ``x_k = rho_0k + bits lambda_k`` for the other classes. With
+``sigma(x) = 2^x / (1 + 2^x)`` its derivative with respect to ``lambda_k`` is
+``g_k = sigma(x_k)``, for the label ``g_y = -sigma(x_y)``, each times its
+weight, and by the chain rule
+
+    dl/ds_k = g_k                   for k other than t and r,
+    dl/ds_t = g_t - sum_{k != t} g_k,
+    dl/ds_r = g_r - g_t.
+
+Three loops over the classes: the two best scores with their classes; the loss
+and the sum of g; the gradient. If several classes share the top score, the
+first of them is t and the next is r, which is one of the subgradients.
+
+The sum of the logarithms is the logarithm of a product, so a loop needs
+``q = prod(1 + 2^x) - 1`` only: ``q <- q + u + q u`` with ``u = 2^x``. From x
+= LIMIT on, ``log2(1 + 2^x) = x`` to the last digit, so the excess is added to
+the loss and u stays finite; when q gets too large, its exponent moves to the
+loss.
+"""
+
+import triton
+import triton.language as tl
+
+from .triton_cells import (
+    THREADS,
+    load_pixels,
+    load_weight,
+    pixels_of,
+    places_in_planes,
+    store_gradient,
+    upsample,
+)
+from .triton_sums import store_loss
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LIMIT = tl.constexpr(30.0)
+# q beyond 2^60 is scaled down: 2^60 2^30 is far from overflow.
+LARGE_EXPONENT = tl.constexpr(60.0)
+LARGE = tl.constexpr(2.0**60)
+
+
+@triton.jit
+def power_and_sigmoid(x):
+    """``2^x`` up to LIMIT, and ``2^x / (1 + 2^x)``.
+
+    rsqrt is one instruction and a division many.
+    """
+    u = tl.exp2(tl.minimum(x, LIMIT))
+    r = tl.rsqrt(1.0 + u)
+    return u, u * r * r
+
+
+@triton.jit
+def log2_of_one_and(u):
+    """``log2(1 + u)``, where 1 + u would round too coarsely by a series."""
+    series = u * (1.0 - u * (0.5 - u * (1.0 / 3 - u * 0.25)))
+    return tl.where(u < 0.015625, LOG2_E * series, tl.log2(1.0 + u))
+
+
+@triton.jit
+def log_loss(x, u):
+    """``log2(1 + 2^x)`` for any x, with u of :func:`power_and_sigmoid`."""
+    return log2_of_one_and(u) + tl.maximum(x - LIMIT, 0.0)
+
+
+@triton.jit(do_not_specialize=['h', 'w', 'K', 'x_stride', 'ignore_index'])
+def margin_kernel(
+    scores,
+    labels,
+    weight,
+    rho_0k,
+    rho_k0,
+    planes,
+    sums,
+    invalid,
+    pixel_loss,
+    pos_weight,
+    neg_weight,
+    bits,
+    h,
+    w,
+    K,
+    x_stride,
+    ignore_index,
+    S: tl.constexpr,
+):
+    PIXELS: tl.constexpr = pixels_of(S)
+    n = tl.program_id(1).to(tl.int64)
+    nodes, down, right, at, exists, label, counts = load_pixels(
+        labels, invalid, n, h, w, K, x_stride, ignore_index, S
+    )
+
+    top = tl.full((PIXELS, THREADS), float('-inf'), tl.float32)
+    second = tl.full((PIXELS, THREADS), float('-inf'), tl.float32)
+    label_score = tl.full((PIXELS, THREADS), 0.0, tl.float32)
+    top_class = tl.full((PIXELS, THREADS), 0, tl.int32)
+    second_class = tl.full((PIXELS, THREADS), 0, tl.int32)
+    s_k = scores + n * K * h * w
+    for k in tl.range(0, K):
+        s = upsample(s_k, nodes, down, right, S)
+        second_class = tl.where(
+            s > top, top_class, tl.where(s > second, k, second_class)
+        )
+        top_class = tl.where(s > top, k, top_class)
+        second = tl.maximum(second, tl.minimum(top, s))
+        top = tl.maximum(top, s, propagate_nan=tl.PropagateNan.ALL)
+        label_score = tl.where(label == k, s, label_score)
+        s_k += h * w
+    is_top = top_class == label
+    lead = top - second
+    # NaN where the top score is infinite or any score is NaN.
+    poison = top - top
+
+    q = tl.zeros((PIXELS, THREADS), tl.float32)
+    loss = tl.zeros((PIXELS, THREADS), tl.float32)
+    others = tl.zeros((PIXELS, THREADS), tl.float32)
+    s_k = scores + n * K * h * w
+    rho = rho_0k
+    for k in tl.range(0, K):
+        s = upsample(s_k, nodes, down, right, S)
+        x_k = tl.load(rho) + bits * (s - top)
+        x_k = tl.where((label == k) | (top_class == k), -1e30, x_k)
+        u, g = power_and_sigmoid(x_k)
+        others += g
+        loss += tl.maximum(x_k - LIMIT, 0.0)
+        q = q + u + q * u
+        large = q > LARGE
+        loss = tl.where(large, loss + LARGE_EXPONENT, loss)
+        q = tl.where(large, q * (1.0 / LARGE) - 1.0, q)
+        s_k += h * w
+        rho += 1
+    loss += log2_of_one_and(q)
+
+    # The terms of the label and, if it is another class, of the top.
+    margin = tl.where(is_top, lead, label_score - top)
+    x_y = tl.load(rho_k0 + label, mask=counts, other=0.0) - bits * margin
+    u, g_y = power_and_sigmoid(x_y)
+    loss_y = log_loss(x_y, u)
+    x_t = tl.load(rho_0k + top_class, mask=counts, other=0.0) + bits * lead
+    u, g_t = power_and_sigmoid(x_t)
+    loss += tl.where(is_top, 0.0, log_loss(x_t, u))
+    loss = (neg_weight * loss + pos_weight * loss_y) / bits + poison
+    pixel_weight = load_weight(weight, at, counts)
+    loss *= pixel_weight
+    hits = label_score >= top
+    store_loss(sums, pixel_loss, loss, loss, hits, counts, at, exists)
+
+    neg = neg_weight * pixel_weight
+    g_y = -pos_weight * pixel_weight * g_y
+    g_t = tl.where(is_top, g_y, neg * g_t)
+    of_top = g_t - neg * others - tl.where(is_top, 0.0, g_y) + poison
+    of_label = g_y - tl.where(second_class == label, g_t, 0.0) + poison
+    of_label = tl.where(is_top, of_top, of_label)
+    g_t = tl.where(counts, g_t, 0.0)
+    of_top = tl.where(counts, of_top, 0.0)
+    places = places_in_planes(h, w, K, S)
+    out = planes + n * K * places[3]
+    s_k = scores + n * K * h * w
+    rho = rho_0k
+    for k in tl.range(0, K):
+        s = upsample(s_k, nodes, down, right, S)
+        _, g = power_and_sigmoid(tl.load(rho) + bits * (s - top))
+        g = neg * g
+        g = tl.where(second_class == k, g - g_t, g)
+        g = tl.where(top_class == k, of_top, g)
+        g = tl.where(label == k, of_label, g)
+        store_gradient(out, places, g, down, right, S)
+        s_k += h * w
+        rho += 1
+        out += places[3]

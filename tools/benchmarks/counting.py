@@ -1,0 +1,95 @@
+"""Launches, bytes and memory of torch operators on the meta device."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+# A launch that touches no more is arithmetic on single numbers.
+SMALL = 64
+ALLOCATIONS = ('empty', 'new_empty', 'empty_like', 'empty_strided')
+
+
+class Counter(TorchDispatchMode):
+    """Counts every operator that runs inside as one launch.
+
+    Each reads its inputs and writes its outputs once. Views and allocations
+    are no launches. Operators that are several kernels on a GPU count once,
+    so that torch is not made to look worse than it is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches = self.small_launches = self.bytes = self.peak = 0
+        self.live: dict[StorageWeakRef, int] = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.index.Tensor:
+            result = select_everything(*args)
+        else:
+            result = func(*args, **(kwargs or {}))
+        inputs, outputs = tensors_in((args, kwargs)), tensors_in(result)
+        self._add_memory(inputs, outputs)
+        name = func.overloadpacket.__name__
+        if not is_view(func) and name not in ALLOCATIONS:
+            self.add_launch([*inputs, *outputs])
+        return result
+
+    def add_launch(self, tensors: Iterable[Tensor]) -> None:
+        """A launch that reads or writes each of the tensors once."""
+        storages = {x.untyped_storage()._cdata: x for x in tensors}
+        # An expanded tensor is stored, and read, only once.
+        moved = sum(
+            min(x.nbytes, x.untyped_storage().nbytes())
+            for x in storages.values()
+        )
+        self.bytes += moved
+        if moved > SMALL:
+            self.launches += 1
+        else:
+            self.small_launches += 1
+
+    def figures(self) -> dict[str, int]:
+        return dict(
+            launches=self.launches,
+            small_launches=self.small_launches,
+            bytes=self.bytes,
+            peak=self.peak,
+        )
+
+    def _add_memory(
+        self, inputs: Iterable[Tensor], outputs: Iterable[Tensor]
+    ) -> None:
+        """Memory that is allocated while counting, at its peak."""
+        old = {x.untyped_storage()._cdata for x in inputs}
+        self.live = {x: n for x, n in self.live.items() if not x.expired()}
+        for output in outputs:
+            storage = output.untyped_storage()
+            if storage._cdata not in old:
+                self.live[StorageWeakRef(storage)] = storage.nbytes()
+        self.peak = max(self.peak, sum(self.live.values()))
+
+
+def tensors_in(values: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(values) if isinstance(x, Tensor)]
+
+
+def is_view(func: Any) -> bool:
+    """Whether all that an operator returns shares memory with its input."""
+    aliases = [x.alias_info for x in func._schema.returns]
+    return bool(aliases) and all(x and not x.is_write for x in aliases)
+
+
+def select_everything(source: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """Indexing with a mask, as if all of it were true.
+
+    How much a mask selects is unknown on the meta device.
+    """
+    (mask,) = [x for x in indices if x is not None]
+    before = source.shape[: len(indices) - 1]
+    after = source.shape[len(before) + mask.dim() :]
+    return source.new_empty(*before, mask.numel(), *after)
