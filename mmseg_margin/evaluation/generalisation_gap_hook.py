@@ -2,18 +2,17 @@
 
 import copy
 
-import numpy as np
 import torch
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.runner.amp import autocast
-from mmseg.registry import DATASETS, HOOKS
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from mmseg.registry import HOOKS
+from torch.utils.data import DataLoader
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.walks import leaf_datasets
 
 from .margin_bound_metric import MarginBoundMetric
+from .plain_images import plain_loader
 
 MEASURED = ('mIoU', 'mIoU_bound', 'inside')
 
@@ -93,7 +92,9 @@ class GeneralisationGapHook(Hook):
     ) -> dict[str, float]:
         metric = copy.deepcopy(metric)
         if mode not in self._loaders:
-            self._loaders[mode] = self._build_loader(runner, mode)
+            self._loaders[mode] = plain_loader(
+                runner, 'train', mode, self.num_images
+            )
         loader = self._loaders[mode]
         size = len(loader.dataset)  # type: ignore[arg-type]
         runner.logger.info(f'On {size} training images:')
@@ -103,21 +104,3 @@ class GeneralisationGapHook(Hook):
                 samples = [sample.to_dict() for sample in step(batch)]
                 metric.process(batch, samples)
         return metric.evaluate(size)
-
-    def _build_loader(self, runner: Runner, mode: str) -> DataLoader:
-        unseen = runner.cfg[f'{mode}_dataloader']
-        pipeline = leaf_datasets(unseen.dataset)[0].pipeline
-        parts = leaf_datasets(runner.cfg.train_dataloader.dataset)
-        images: ConcatDataset = ConcatDataset(
-            [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
-        )
-        count = min(self.num_images, len(images))
-        chosen = np.linspace(0, len(images) - 1, count).round().astype(int)
-        return runner.build_dataloader(
-            {
-                'dataset': Subset(images, chosen.tolist()),
-                'batch_size': unseen.batch_size,
-                'num_workers': unseen.num_workers,
-                'sampler': {'type': 'DefaultSampler', 'shuffle': False},
-            }
-        )

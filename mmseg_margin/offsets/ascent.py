@@ -94,9 +94,10 @@ class Ascent:
 
     def curve(self, k: int) -> Tensor:
         """The metric at each offset of class k in the grid."""
-        is_first = self.classes[:, 0] == k
-        other = torch.where(is_first, *self.classes.flip(1).unbind(1))
-        rest = torch.where(is_first, *self.values.flip(1).unbind(1))
+        first, second = self.classes.unbind(1)
+        other = torch.where(first == k, second, first)
+        best, next_best = self.values.unbind(1)
+        rest = torch.where(first == k, next_best, best)
         threshold = rest - self.scores[:, k]
         # No offset of the grid gives any further pixel to class k.
         near = (threshold < LIMIT).nonzero().flatten()

@@ -19,7 +19,7 @@ def fit_offsets(
     images: Tensor | None = None,
     metric: str = 'mIoU',
     *,
-    ignore_index: int | None = 255,
+    ignore_index: int = 255,
     max_pixels: int = MAX_PIXELS,
     seed: int = 0,
 ) -> Tensor:
@@ -55,7 +55,8 @@ def fit_offsets(
     scores, labels, images = _as_pixels(scores, labels, images)
     kept = (labels != ignore_index).nonzero().flatten()
     kept = kept[:: -(-len(kept) // max_pixels) or 1]
-    scores, labels, images = scores[kept], labels[kept], images[kept]
+    if len(kept) < len(labels):
+        scores, labels, images = scores[kept], labels[kept], images[kept]
     _check(scores, labels)
     return _fit_parts(scores.float(), labels, images, metric, seed)
 

@@ -1,0 +1,156 @@
+"""Scores and labels of images, as ``tools/test.py`` predicts them."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from mmengine import dist
+from mmengine.model import is_model_wrapper
+from mmengine.runner import Runner
+from mmengine.runner.amp import autocast
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from mmseg_margin.errors import DataSetError, SettingError
+from mmseg_margin.walks import as_list
+
+from .classifier import (
+    class_scores,
+    find_classifier,
+    is_shifted,
+    shift_bias,
+)
+from .fit import MAX_PIXELS
+
+
+class ScoredImage(NamedTuple):
+    """The number of an image in its split, its scores and its labels."""
+
+    number: int
+    scores: Tensor
+    """(K, H, W)"""
+    labels: Tensor
+    """(H, W), K where there is none"""
+
+
+class Sample(NamedTuple):
+    """Labelled pixels of several images, the same on all ranks."""
+
+    scores: Tensor
+    """(P, K)"""
+    labels: Tensor
+    """(P,)"""
+    images: Tensor
+    """(P,), the numbers of the images"""
+
+
+def bare_model(runner: Runner) -> Any:
+    """The segmentor without the wrapper of distributed training."""
+    model = runner.model
+    return model.module if is_model_wrapper(model) else model
+
+
+def scored_images(
+    runner: Runner, loader: DataLoader, title: str
+) -> Iterator[ScoredImage]:
+    """This rank's part of the images of a loader, with a progress bar."""
+    rank, world_size = dist.get_dist_info()
+    numbers = loader.dataset.indices  # type: ignore[attr-defined]
+    place = rank
+    with Progress(console=Console(stderr=True), disable=rank != 0) as progress:
+        task = progress.add_task(title, total=len(loader))
+        for batch in loader:
+            for scores, labels in _score(runner, batch):
+                # The last images may be repeated, to fill up all ranks.
+                number = numbers[place % len(numbers)]
+                yield ScoredImage(number, scores, labels)
+                place += world_size
+            progress.advance(task)
+
+
+def sample_pixels(runner: Runner, loader: DataLoader) -> Sample:
+    """At most :data:`MAX_PIXELS` pixels, from a regular grid over each."""
+    numbers = loader.dataset.indices  # type: ignore[attr-defined]
+    most = MAX_PIXELS // len(numbers) or 1
+    parts = {}
+    for image in scored_images(runner, loader, 'Scores to fit the offsets to'):
+        height, width = image.labels.shape
+        step = max(1, math.ceil(math.sqrt(height * width / most)))
+        grid = slice(step // 2, None, step)
+        labels = image.labels[grid, grid]
+        is_labelled = labels < len(image.scores)
+        scores = image.scores[:, grid, grid][:, is_labelled].T
+        parts[image.number] = scores.cpu(), labels[is_labelled].cpu()
+    for others in dist.all_gather_object(parts):
+        parts |= others
+    chosen = sorted(parts)
+    scores_of, labels_of = zip(*(parts.pop(n) for n in chosen), strict=True)
+    sizes = torch.tensor([len(each) for each in labels_of])
+    images = torch.tensor(chosen).repeat_interleave(sizes)
+    return Sample(torch.cat(scores_of), torch.cat(labels_of), images)
+
+
+def check_classifier(runner: Runner, loader: DataLoader) -> None:
+    """Make sure that a shifted bias shifts the scores by as much.
+
+    Raises:
+        SettingError: If the network has no such classifier.
+    """
+    name, layer = find_classifier(bare_model(runner))
+    batch = next(iter(loader))
+    before = _score(runner, batch)[0][0]
+    offsets = torch.linspace(-1, 1, len(before))
+    bias = layer.bias.detach().clone()
+    try:
+        layer.bias.data = shift_bias(bias, offsets)
+        after = _score(runner, batch)[0][0]
+    finally:
+        layer.bias.data = bias
+    if not is_shifted(before, after, offsets):
+        raise SettingError(
+            f'The scores of this network are more than those of {name}, '
+            'because another step changes the differences between the '
+            'classes, so offsets cannot be put into its bias.'
+        )
+
+
+def _score(runner: Runner, batch: Any) -> list[tuple[Tensor, Tensor]]:
+    model = bare_model(runner)
+    fp16 = (runner.cfg.get('val_cfg') or {}).get('fp16', False)
+    with torch.no_grad(), autocast(enabled=fp16):
+        samples = model.test_step(batch)
+    metrics = as_list(runner.cfg.get('val_evaluator'))
+    ignored = metrics[0].get('ignore_index', 255) if metrics else 255
+    return [_scores_and_labels(model, sample, ignored) for sample in samples]
+
+
+def _scores_and_labels(
+    model: Any, sample: Any, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    path = sample.metainfo.get('img_path', 'an image')
+    if 'gt_sem_seg' not in sample:
+        raise DataSetError(
+            f'{path} comes without labels, which the fit needs: choose a '
+            'split with labels, or add LoadAnnotations to the pipeline of '
+            'val_dataloader.'
+        )
+    threshold = getattr(model.decode_head, 'threshold', None)
+    scores = class_scores(sample.seg_logits.data, threshold)
+    labels = sample.gt_sem_seg.data[0].long().to(scores.device)
+    if labels.shape != scores.shape[1:]:
+        raise DataSetError(
+            f'The labels of {path} are {tuple(labels.shape)} and its scores '
+            f'{tuple(scores.shape[1:])}: put LoadAnnotations after Resize in '
+            'the pipeline of val_dataloader.'
+        )
+    labels = labels.masked_fill(labels == ignore_index, len(scores))
+    if labels.max() > len(scores):
+        raise DataSetError(
+            f'The label {int(labels.max())} in {path} is none of the '
+            f'{len(scores)} classes: run tools/class_stats.py on this config, '
+            'which checks all labels.'
+        )
+    return scores, labels
