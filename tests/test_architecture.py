@@ -14,6 +14,7 @@ LAYERS = (
     {'compat'},
     {'stats'},
     {'losses', 'evaluation'},
+    {'offsets'},
     {'safe_checkpoints', 'hooks'},
     {'tooling'},
     {'comparison'},

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.errors import SettingError
-from mmseg_margin.offsets import fit_runner, load_weights, write_fitted
 from mmseg_margin.offsets.ascent import METRICS
-from mmseg_margin.offsets.checkpoint import SUFFIX
+from mmseg_margin.offsets.fit_checkpoint import (
+    SUFFIX,
+    default_target,
+    fit_checkpoint,
+)
 from mmseg_margin.offsets.fit_runner import NUM_IMAGES, SPLITS, check_settings
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.launch import (
@@ -62,38 +65,26 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = open_config(args)
-    check_settings(cfg, args.split, args.images)
-    target = args.out or _default_target(args.checkpoint, cfg.work_dir)
+    check_settings(cfg, args.split, args.images, args.metric)
+    target = args.out or default_target(args.checkpoint, cfg.work_dir)
     if os.path.realpath(target) == os.path.realpath(args.checkpoint):
         raise SettingError(
             f'--out {target} is the original checkpoint, which is kept: '
             'choose another file.'
         )
-    check_folders(cfg, tuple({args.split, 'val'}))
+    check_folders(cfg, (args.split, 'val'))
     prepare_for_device(cfg)
     runner = build_runner(cfg)
     with watch_ranks():
-        load_weights(runner, args.checkpoint)
-        result = fit_runner(runner, args.split, args.images, args.metric)
-        if runner.rank != 0:
-            return
-        print(f'{result.table()}\n{result.summary()}')
-        if result.is_better or args.force:
-            write_fitted(args.checkpoint, target, runner.model, result)
-            print(f'Wrote {target}, and beside it a .json and a .png file.')
-        else:
-            print(
-                'Nothing was written, because the gain is not larger than '
-                'its standard error: keep the original checkpoint, or write '
-                'the new one with --force.'
-            )
-
-
-def _default_target(checkpoint: str, work_dir: str) -> Path:
-    """Beside the checkpoint, or in the work dir for one with an address."""
-    path = Path(checkpoint)
-    folder = Path(work_dir) if '://' in checkpoint else path.parent
-    return folder / f'{path.stem}{SUFFIX}'
+        fit_checkpoint(
+            runner,
+            args.checkpoint,
+            target,
+            args.split,
+            args.images,
+            args.metric,
+            args.force,
+        )
 
 
 if __name__ == '__main__':

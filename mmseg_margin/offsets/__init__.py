@@ -11,11 +11,13 @@ __all__ = ['fit_offsets']
 
 if has_mmseg():
     from .checkpoint import fitted_offsets_of, load_weights, write_fitted
+    from .fit_checkpoint import fit_checkpoint
     from .fit_runner import fit_runner
     from .result import FittedOffsets
 
     __all__ += [
         'FittedOffsets',
+        'fit_checkpoint',
         'fit_runner',
         'fitted_offsets_of',
         'load_weights',

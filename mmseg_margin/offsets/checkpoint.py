@@ -18,7 +18,6 @@ from .result import FittedOffsets
 
 META_KEY = 'fitted_offsets'
 PREFIX = 'module.'  # of checkpoints of wrapped models
-SUFFIX = '_offsets.pth'
 
 
 def fitted_offsets_of(checkpoint: dict[str, Any]) -> dict[str, Any] | None:

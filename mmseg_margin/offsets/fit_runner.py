@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation.plain_images import plain_loader
 
+from .ascent import METRICS
 from .fit import fit_offsets
 from .images import Sample, bare_model, check_classifier, sample_pixels
 from .measure import measure
@@ -38,7 +39,7 @@ def fit_runner(
         num_images: At most so many of them, evenly spaced.
         metric: ``'mIoU'`` or ``'mDice'``.
     """
-    check_settings(runner.cfg, split, num_images)
+    check_settings(runner.cfg, split, num_images, metric)
     model = bare_model(runner)
     was_training = model.training
     model.eval()
@@ -75,18 +76,24 @@ def fit_runner(
     )
 
 
-def check_settings(cfg: Config, split: str, num_images: int) -> None:
+def check_settings(
+    cfg: Config, split: str, num_images: int, metric: str
+) -> None:
     """Refuse what cannot be fitted, before anything is built."""
-    if split not in SPLITS:
-        raise SettingError(
-            f'split={split!r} is unknown: choose {" or ".join(SPLITS)}.'
-        )
+    for name, value, known in (
+        ('split', split, SPLITS),
+        ('metric', metric, METRICS),
+    ):
+        if value not in known:
+            raise SettingError(
+                f'{name}={value!r} is unknown: choose {" or ".join(known)}.'
+            )
     if num_images < 1:
         raise SettingError(
             f'{num_images} images are too few to fit offsets on: choose 1 or '
             'more.'
         )
-    for name in dict.fromkeys([split, 'val']):
+    for name in {split, 'val'}:
         if not cfg.get(f'{name}_dataloader'):
             raise SettingError(
                 f'The config has no {name}_dataloader, which fitting offsets '

@@ -101,14 +101,18 @@ def check_classifier(runner: Runner, loader: DataLoader) -> None:
     """
     name, layer = find_classifier(bare_model(runner))
     batch = next(iter(loader))
-    before = _score(runner, batch)[0][0]
-    offsets = torch.linspace(-1, 1, len(before))
     bias = layer.bias.detach().clone()
-    try:
-        layer.bias.data = shift_bias(bias, offsets)
-        after = _score(runner, batch)[0][0]
-    finally:
-        layer.bias.data = bias
+    # SegNeXt's head draws random numbers: both times the same ones.
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        before = _score(runner, batch)[0][0]
+        offsets = torch.linspace(-1, 1, len(before))
+        try:
+            layer.bias.data = shift_bias(bias, offsets)
+            torch.manual_seed(0)
+            after = _score(runner, batch)[0][0]
+        finally:
+            layer.bias.data = bias
     if not is_shifted(before, after, offsets):
         raise SettingError(
             f'The scores of this network are more than those of {name}, '
@@ -139,6 +143,11 @@ def _scores_and_labels(
         )
     threshold = getattr(model.decode_head, 'threshold', None)
     scores = class_scores(sample.seg_logits.data, threshold)
+    if not scores.isfinite().all():
+        raise DataSetError(
+            f'Some scores of {path} are NaN or infinite, so the network '
+            'cannot be used: take an earlier checkpoint, or full precision.'
+        )
     labels = sample.gt_sem_seg.data[0].long().to(scores.device)
     if labels.shape != scores.shape[1:]:
         raise DataSetError(
