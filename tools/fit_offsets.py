@@ -65,6 +65,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = open_config(args)
+    cfg.log_level = 'INFO'  # the result is a part of the log
     check_settings(cfg, args.split, args.images, args.metric)
     target = args.out or default_target(args.checkpoint, cfg.work_dir)
     if os.path.realpath(target) == os.path.realpath(args.checkpoint):

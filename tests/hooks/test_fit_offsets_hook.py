@@ -64,6 +64,7 @@ def test_what_cannot_be_fitted_is_refused_before_the_training(config):
 
 def test_with_a_flag_of_the_tool(config, tmp_path, capsys):
     path = tmp_path / 'config.py'
+    config.log_level = 'INFO'
     config.dump(path)
     code, said = call(capsys, 'train', path, '--fit-offsets')
     assert code == 0, said

@@ -17,8 +17,10 @@ def trained(tmp_path_factory) -> World:
 
 @pytest.fixture
 def command(trained, tmp_path) -> list[str]:
-    work_dir = ['--work-dir', str(tmp_path / 'work_dir')]
-    return [str(trained.config), str(trained.checkpoint), *work_dir]
+    """Arguments of a run with a work dir and a logger of its own."""
+    flags = ['--work-dir', str(tmp_path / 'work_dir')]
+    flags += ['--cfg-options', f'experiment_name={tmp_path.name}']
+    return [str(trained.config), str(trained.checkpoint), *flags]
 
 
 def test_from_a_checkpoint_to_a_better_one(trained, command, capsys, tmp_path):
@@ -43,12 +45,13 @@ def test_from_a_checkpoint_to_a_better_one(trained, command, capsys, tmp_path):
     assert 'give the original checkpoint' in said
 
 
-def test_nothing_is_written_where_nothing_is_gained(
-    trained, command, capsys, tmp_path
-):
-    # An undisturbed network: iter_60.pth of its own training.
-    command[1] = str(trained.checkpoint.with_name('work_dir') / 'iter_60.pth')
-    target = tmp_path / 'new' / 'model.pth'
+def test_nothing_is_written_where_nothing_is_gained(command, capsys, tmp_path):
+    fitted, target = tmp_path / 'fitted.pth', tmp_path / 'new' / 'model.pth'
+    assert call(capsys, 'fit_offsets', *command, '--out', fitted)[0] == 0
+    # The same weights, but for the record of the fit.
+    state = torch.load(fitted, weights_only=False)['state_dict']
+    torch.save(state, tmp_path / 'weights.pth')
+    command[1] = str(tmp_path / 'weights.pth')
     code, said = call(capsys, 'fit_offsets', *command, '--out', target)
     assert code == 0, said
     assert 'No checkpoint was written' in said
@@ -56,7 +59,9 @@ def test_nothing_is_written_where_nothing_is_gained(
     flags = ('--out', target, '--force', '--images', 4)
     code, said = call(capsys, 'fit_offsets', *command, *flags)
     assert code == 0, said
-    assert target.exists()
+    assert torch.load(target, weights_only=False)['meta'].keys() == {
+        'fitted_offsets'
+    }
 
 
 def test_two_ranks_write_the_same_offsets(trained, command, tmp_path):
@@ -82,7 +87,7 @@ def test_mistakes_in_a_sentence(trained, command, capsys, tmp_path):
     other = Config.fromfile(trained.config)
     other.model.backbone.base_channels = 6
     other.model.backbone.norm_cfg.num_groups = 3
-    other.model.decode_head.in_channels = 6
+    other.model.decode_head.update(in_channels=6, channels=6)
     other.dump(tmp_path / 'other.py')
     alone = Config.fromfile(trained.config)
     alone.val_dataloader = alone.val_cfg = alone.val_evaluator = None
