@@ -79,15 +79,17 @@ class Ascent:
     def run(self) -> Tensor:
         """Improve one offset after the other until none changes.
 
-        The order is that of the classes' pixels and not of their numbers, so
-        that other numbers give the same offsets.
+        The order depends on the classes' pixels and scores and not on their
+        numbers, so that renumbered classes get the same offsets.
         """
-        order = self.labelled.argsort(descending=True, stable=True)
+        means = self.scores.mean(0).tolist()
+        counts = self.labelled.tolist()
+        classes = [k for k in range(self.num_classes) if counts[k]]
+        classes.sort(key=lambda k: (counts[k], means[k]), reverse=True)
         for _ in range(SWEEPS):
             before = self.offsets.clone()
-            for k in order.tolist():
-                if self.labelled[k]:
-                    self.move(k, nearest_best(self.curve(k)))
+            for k in classes:
+                self.move(k, nearest_best(self.curve(k)))
             if torch.equal(before, self.offsets):
                 break
         return self.offsets
@@ -137,9 +139,13 @@ class Ascent:
 
 def nearest_best(curve: Tensor) -> Tensor:
     """The best offset; of equally good ones the one nearest to 0."""
-    # Means of the same IoUs differ by rounding.
-    best = GRID[(curve >= curve.max() - 1e-12).cpu()]
+    best = GRID[is_best(curve).cpu()]
     return best[best.abs().argmin()]
+
+
+def is_best(values: Tensor) -> Tensor:
+    """Which values are the maximum, but for the rounding of a mean."""
+    return values >= values.max() - 1e-12
 
 
 def _first_above(threshold: Tensor) -> Tensor:

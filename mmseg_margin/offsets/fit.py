@@ -5,7 +5,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import DataSetError, SettingError
 
-from .ascent import METRICS, Areas, Ascent, count_areas, predict
+from .ascent import METRICS, Areas, Ascent, count_areas, is_best, predict
 
 PARTS = 4
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -52,35 +52,33 @@ def fit_offsets(
         raise SettingError(
             f'metric={metric!r} is unknown: choose {" or ".join(METRICS)}.'
         )
-    scores, labels, images = _as_pixels(scores, labels, images)
-    kept = (labels != ignore_index).nonzero().flatten()
+    scores, labels, images = _as_images(scores, labels, images)
+    size = labels.shape[1]
+    kept = (labels.flatten() != ignore_index).nonzero().flatten()
     kept = kept[:: -(-len(kept) // max_pixels) or 1]
-    if len(kept) < len(labels):
-        scores, labels, images = scores[kept], labels[kept], images[kept]
+    scores = scores[kept // size, :, kept % size].float()
+    labels, images = labels.flatten()[kept], images[kept // size]
     _check(scores, labels)
-    return _fit_parts(scores.float(), labels, images, metric, seed)
+    return _fit_parts(scores, labels, images, metric, seed)
 
 
-def _as_pixels(
+def _as_images(
     scores: Tensor, labels: Tensor, images: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(P, K), (P,) and (P,)."""
-    if scores.dim() == 4 and labels.shape == (len(scores), *scores.shape[2:]):
-        if images is None:
-            images = torch.arange(len(scores), device=scores.device)
-        if len(images) == len(scores):
-            images = images.repeat_interleave(labels[0].numel())
-            scores = scores.movedim(1, -1).reshape(-1, scores.shape[1])
-            labels = labels.flatten()
-    elif images is None:
+    """(N, K, H W), (N, H W) and (N,); pixels are images of one pixel."""
+    if images is None:
         images = torch.arange(len(scores), device=scores.device)
-    if scores.dim() != 2 or not len(scores) == len(labels) == len(images):
+    shape = (scores.shape[0], *scores.shape[2:])
+    if scores.dim() not in (2, 4) or not (
+        labels.shape == shape and images.shape == shape[:1]
+    ):
         raise SettingError(
             f'scores {tuple(scores.shape)}, labels {tuple(labels.shape)} and '
             f'images {tuple(images.shape)} do not belong together: give '
             '(P, K), (P,) and (P,), or (N, K, H, W), (N, H, W) and (N,).'
         )
-    return scores, labels.long(), images
+    N, K = scores.shape[:2]
+    return scores.reshape(N, K, -1), labels.reshape(N, -1).long(), images
 
 
 def _check(scores: Tensor, labels: Tensor) -> None:
@@ -123,9 +121,8 @@ def _fit_parts(
             predicted = predict(scores[part], factor * others)
             counted = count_areas(predicted, labels[part], K)
             areas[:, i] += torch.stack(counted).cpu()
-    # Of equally good factors argmax takes the smallest.
-    best = Areas(*areas).labelled_mean(metric).argmax()
-    return FACTORS[int(best)] * fitted.mean(0)
+    best = is_best(Areas(*areas).labelled_mean(metric)).nonzero()
+    return FACTORS[int(best[0])] * fitted.mean(0)
 
 
 def _random_parts(images: Tensor, seed: int) -> list[Tensor]:

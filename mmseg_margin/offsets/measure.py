@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from .ascent import Areas, count_areas
-from .images import scored_images
+from .images import ScoredImage, scored_images
 
 PERCENT = 100
 
@@ -51,22 +51,12 @@ def measure(
         offsets = offsets_of(image.number).to(image.scores)
         before = image.scores.argmax(0)
         after = image.scores.add_(offsets[:, None, None]).argmax(0)
-        K = len(image.scores)
-        is_labelled = image.labels < K
-        parts[image.number] = torch.stack(
-            [
-                torch.stack(
-                    count_areas(
-                        predicted[is_labelled], image.labels[is_labelled], K
-                    )
-                ).cpu()
-                for predicted in (before, after)
-            ]
-        )
+        areas = [_areas(predicted, image) for predicted in (before, after)]
+        parts[image.number] = torch.stack(areas)
     for others in dist.all_gather_object(parts):
         parts |= others
-    areas = torch.stack([parts[number] for number in sorted(parts)])
-    return compare(areas, metric)
+    areas_of = [parts[number] for number in sorted(parts)]
+    return compare(torch.stack(areas_of), metric)
 
 
 def compare(areas: Tensor, metric: str) -> Measured:
@@ -78,6 +68,14 @@ def compare(areas: Tensor, metric: str) -> Measured:
     spread = (gains - gains.mean()).square().mean() * (len(areas) - 1)
     before, after = (_figures(each, metric) for each in total)
     return Measured(before, after, float(spread.sqrt()))
+
+
+def _areas(predicted: Tensor, image: ScoredImage) -> Tensor:
+    """(3, K)"""
+    K = len(image.scores)
+    chosen = image.labels < K
+    areas = count_areas(predicted[chosen], image.labels[chosen], K)
+    return torch.stack(areas).cpu()
 
 
 def _means(areas: Tensor, metric: str) -> Tensor:

@@ -53,6 +53,7 @@ class FittedOffsets:
         return vars(self) | {
             'before': _plain(self.before),
             'after': _plain(self.after),
+            'gain_error': _none_for_nan(self.gain_error),
         }
 
     def summary(self) -> str:
@@ -103,5 +104,9 @@ def _cells(name: str, offset: float, before: float, after: float) -> list[str]:
 
 
 def _plain(figures: Figures) -> dict[str, Any]:
-    classes = [None if math.isnan(x) else x for x in figures.classes]
+    classes = [_none_for_nan(value) for value in figures.classes]
     return figures._asdict() | {'classes': classes}
+
+
+def _none_for_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value

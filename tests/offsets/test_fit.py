@@ -73,6 +73,16 @@ def test_permuted_classes_have_permuted_offsets():
     assert torch.equal(permuted, offsets[order])
 
 
+def test_permuted_classes_of_equal_size():
+    scores, labels, images = make_network(8000, torch.full((K,), 1 / K))
+    labels = torch.arange(8000) % K  # the scores say little of these
+    order = torch.tensor([4, 2, 0, 1, 3])
+    renamed = order.argsort()
+    offsets = fit_offsets(scores, labels, images, ignore_index=-1)
+    permuted = fit_offsets(scores[:, order], renamed[labels], images)
+    assert torch.equal(permuted, offsets[order])
+
+
 @pytest.mark.parametrize('constant', [8.0, torch.arange(8000.0)[:, None] % 7])
 def test_a_constant_of_each_pixel_changes_nothing(constant):
     scores, labels, images = make_network(8000)
