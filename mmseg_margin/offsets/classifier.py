@@ -39,6 +39,11 @@ def find_classifier(model: nn.Module) -> tuple[str, Any]:
     return f'{name}.{CLASSIFIER}', layer
 
 
+def num_classes(model: nn.Module) -> int:
+    """How many classes a model chooses from, 2 for a binary head."""
+    return max(2, len(find_classifier(model)[1].bias))
+
+
 def class_scores(scores: Tensor, threshold: float | None) -> Tensor:
     """The scores (K, H, W) whose argmax is the prediction.
 

@@ -12,9 +12,10 @@ from mmseg_margin.evaluation.plain_images import plain_loader
 
 from .ascent import METRICS
 from .fit import fit_offsets
-from .images import Sample, bare_model, check_classifier, sample_pixels
+from .images import bare_model, check_classifier
 from .measure import measure
 from .result import FittedOffsets
+from .sample import Sample, sample_pixels
 
 SPLITS = ('train', 'val')
 NUM_IMAGES = 300

@@ -1,6 +1,5 @@
 """Scores and labels of images, as ``tools/test.py`` predicts them."""
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ from .classifier import (
     is_shifted,
     shift_bias,
 )
-from .fit import MAX_PIXELS
 
 
 class ScoredImage(NamedTuple):
@@ -34,17 +32,6 @@ class ScoredImage(NamedTuple):
     """(K, H, W)"""
     labels: Tensor
     """(H, W), K where there is none"""
-
-
-class Sample(NamedTuple):
-    """Labelled pixels of several images, the same on all ranks."""
-
-    scores: Tensor
-    """(P, K)"""
-    labels: Tensor
-    """(P,)"""
-    images: Tensor
-    """(P,), the numbers of the images"""
 
 
 def bare_model(runner: Runner) -> Any:
@@ -64,33 +51,11 @@ def scored_images(
         task = progress.add_task(title, total=len(loader))
         for batch in loader:
             for scores, labels in _score(runner, batch):
-                # The last images may be repeated, to fill up all ranks.
-                number = numbers[place % len(numbers)]
-                yield ScoredImage(number, scores, labels)
+                # Some images may be repeated at the end, to fill all ranks.
+                if place < len(numbers):
+                    yield ScoredImage(numbers[place], scores, labels)
                 place += world_size
             progress.advance(task)
-
-
-def sample_pixels(runner: Runner, loader: DataLoader) -> Sample:
-    """At most :data:`MAX_PIXELS` pixels, from a regular grid over each."""
-    numbers = loader.dataset.indices  # type: ignore[attr-defined]
-    most = MAX_PIXELS // len(numbers) or 1
-    parts = {}
-    for image in scored_images(runner, loader, 'Scores to fit the offsets to'):
-        height, width = image.labels.shape
-        step = max(1, math.ceil(math.sqrt(height * width / most)))
-        grid = slice(step // 2, None, step)
-        labels = image.labels[grid, grid]
-        is_labelled = labels < len(image.scores)
-        scores = image.scores[:, grid, grid][:, is_labelled].T
-        parts[image.number] = scores.cpu(), labels[is_labelled].cpu()
-    for others in dist.all_gather_object(parts):
-        parts |= others
-    chosen = sorted(parts)
-    scores_of, labels_of = zip(*(parts.pop(n) for n in chosen), strict=True)
-    sizes = torch.tensor([len(each) for each in labels_of])
-    images = torch.tensor(chosen).repeat_interleave(sizes)
-    return Sample(torch.cat(scores_of), torch.cat(labels_of), images)
 
 
 def check_classifier(runner: Runner, loader: DataLoader) -> None:
