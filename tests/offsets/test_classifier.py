@@ -4,6 +4,7 @@ import mmcv
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
 from torch import nn
 
@@ -26,6 +27,7 @@ ROWS = [
 
 
 def build(row, size=SIZE):
+    init_default_scope('mmseg')
     try:
         model = MODELS.build(small_model(Config.fromfile(row.path), size))
     except RuntimeError as error:
