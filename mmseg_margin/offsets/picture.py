@@ -19,7 +19,7 @@ def draw(result: FittedOffsets, path: Path) -> None:
     lines = range(K)
     before, after = result.before.classes, result.after.classes
     colours = [
-        BETTER if new >= old else WORSE
+        BETTER if new > old else WORSE if new < old else BEFORE
         for old, new in zip(before, after, strict=True)
     ]
     with picture(path, 9, 1.6 + INCHES_PER_CLASS * K) as figure:
