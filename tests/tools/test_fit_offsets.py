@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
 
 from tests.commands import TOOLS, call, free_port, run_python
+from tests.evaluation.fakes import predict, read_train_ids
 from tests.offsets.builders import World, make_world
 
 
@@ -62,6 +64,27 @@ def test_nothing_is_written_where_nothing_is_gained(command, capsys, tmp_path):
     assert torch.load(target, weights_only=False)['meta'].keys() == {
         'fitted_offsets'
     }
+
+
+def test_a_submission_with_offsets(world, capsys, tmp_path):
+    """For the folders of a benchmark, whose test split has no labels."""
+    root, config, checkpoint = world
+    target, out = tmp_path / 'offsets.pth', tmp_path / 'out'
+    flags = ['--work-dir', tmp_path / 'work_dir']
+    flags += ['--cfg-options', f'visualizer.name={tmp_path.name}']
+    fit = [config, checkpoint, '--force', '--out', target, *flags]
+    code, said = call(capsys, 'fit_offsets', *fit)
+    assert code == 0, said
+    submit = [config, target, '--format-only', '--out', out, *flags]
+    code, said = call(capsys, 'test', *submit)
+    assert code == 0, said
+    images = sorted(root.glob('leftImg8bit/test/*/*.png'))[:3]
+    for image, expected in zip(
+        images, predict(config, target, images), strict=True
+    ):
+        np.testing.assert_array_equal(
+            read_train_ids(out / image.name), expected
+        )
 
 
 def test_two_ranks_write_the_same_offsets(trained, command, tmp_path):
