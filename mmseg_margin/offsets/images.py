@@ -124,7 +124,7 @@ def _scores_and_labels(
     if labels.max() > len(scores):
         raise DataSetError(
             f'The label {int(labels.max())} in {path} is none of the '
-            f'{len(scores)} classes: run tools/class_stats.py on this config, '
-            'which checks all labels.'
+            f'{len(scores)} classes: set reduce_zero_label or the classes of '
+            'the data set.'
         )
     return scores, labels

@@ -122,7 +122,7 @@ def test_mistakes_in_a_sentence(trained, command, capsys, tmp_path):
         ([config, tmp_path / 'no.pth'], 'does not exist'),
         ([config, checkpoint, '--images', 0], 'choose 1 or more'),
         ([config, checkpoint, '--out', checkpoint], 'is kept'),
-        ([config, checkpoint, '--out', '/dev/full'], 'make room'),
+        ([config, checkpoint, '--out', '/dev/full'], 'No space left'),
     ):
         code, said = call(capsys, 'fit_offsets', *arguments, *work_dir)
         assert code == 1, said
