@@ -15,6 +15,7 @@ LAYERS = (
     {'patches'},
     {'stats'},
     {'losses', 'evaluation'},
+    {'offsets'},
     {'safe_checkpoints', 'hooks'},
     {'tooling'},
     {'comparison'},

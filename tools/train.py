@@ -61,6 +61,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         action='store_true',
         help='scale the learning rate with the batch size',
     )
+    parser.add_argument(
+        '--fit-offsets',
+        action='store_true',
+        help='fit class offsets to the last checkpoint at the end, into '
+        'iter_N_offsets.pth',
+    )
     add_runner_arguments(parser)
     return parser.parse_args(argv)
 
@@ -73,6 +79,8 @@ def main(argv: list[str] | None = None) -> None:
         set_objective(cfg, args.loss, args.loss_heads)
     if not args.no_fused_loss:
         add_hook(cfg, 'FusedLossHook')
+    if args.fit_offsets:
+        add_hook(cfg, 'FitOffsetsHook')
     cfg.resume = args.resume
     if args.amp:
         flags.use_amp(cfg)

@@ -1,0 +1,25 @@
+"""Offsets of the classes, fitted to a trained network.
+
+Without MMSegmentation only :func:`fit_offsets` can be used.
+"""
+
+from mmseg_margin.compat import has_mmseg
+
+from .fit import fit_offsets
+
+__all__ = ['fit_offsets']
+
+if has_mmseg():
+    from .checkpoint import fitted_offsets_of, load_weights, write_fitted
+    from .fit_checkpoint import fit_checkpoint
+    from .fit_runner import fit_runner
+    from .result import FittedOffsets
+
+    __all__ += [
+        'FittedOffsets',
+        'fit_checkpoint',
+        'fit_runner',
+        'fitted_offsets_of',
+        'load_weights',
+        'write_fitted',
+    ]

@@ -1,0 +1,158 @@
+r"""Coordinate ascent of mIoU or mean Dice over the offsets of the classes.
+
+With the other offsets fixed, pixel i goes to class k exactly if
+
+.. math:: b_k > t_{ik} = \max_{j \ne k} (s_{ij} + b_j) - s_{ik},
+
+the negative margin (Eq. 8) under the present offsets. A histogram of t by the
+class that the pixel has otherwise therefore gives every class's hits and
+predictions, and with them the metric, at every value of :math:`b_k` at once.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+METRICS = ('mIoU', 'mDice')
+# The offsets that are tried. With a power of two the place of a threshold
+# among them is exact.
+STEPS_PER_UNIT = 16
+LIMIT = 4
+GRID = torch.arange(-LIMIT * STEPS_PER_UNIT, LIMIT * STEPS_PER_UNIT + 1)
+GRID = GRID / STEPS_PER_UNIT
+SWEEPS = 4
+CHUNK = 2**16  # pixels whose shifted scores exist at the same time
+
+
+class Areas(NamedTuple):
+    """Pixels of each class, (..., K): hit, predicted and labelled."""
+
+    hit: Tensor
+    predicted: Tensor
+    labelled: Tensor
+
+    def class_scores(self, metric: str = 'mIoU') -> Tensor:
+        """IoU or Dice of each class, (..., K), NaN where it is absent."""
+        both = self.predicted + self.labelled
+        if metric == 'mDice':
+            return 2 * self.hit / both
+        return self.hit / (both - self.hit)
+
+    def labelled_mean(self, metric: str) -> Tensor:
+        """The mean over the classes that are labelled, (...)."""
+        is_labelled = self.labelled > 0
+        scores = self.class_scores(metric).where(is_labelled, 0)
+        return scores.sum(-1) / is_labelled.sum(-1)
+
+
+def count_areas(predicted: Tensor, labels: Tensor, num_classes: int) -> Areas:
+    """The areas of predicted classes and labels, both (P,), in float64."""
+    counted = (predicted[predicted == labels], predicted, labels)
+    return Areas(*(_count(each, num_classes) for each in counted))
+
+
+def predict(scores: Tensor, offsets: Tensor) -> Tensor:
+    """The classes (P,) of scores (P, K) with offsets."""
+    chunks = scores.split(CHUNK)
+    return torch.cat([(chunk + offsets).argmax(1) for chunk in chunks])
+
+
+class Ascent:
+    """The offsets and, under these, the best two classes of each pixel.
+
+    Args:
+        scores: (P, K) with P > 0 and K > 1, finite.
+        labels: (P,), each in [0, K).
+        metric: ``'mIoU'`` or ``'mDice'``.
+    """
+
+    def __init__(self, scores: Tensor, labels: Tensor, metric: str) -> None:
+        self.scores, self.labels, self.metric = scores, labels, metric
+        self.num_classes = scores.shape[1]
+        self.offsets = scores.new_zeros(self.num_classes)
+        self.labelled = _count(labels, self.num_classes)
+        chunks = [self._best_two(chunk) for chunk in scores.split(CHUNK)]
+        values, classes = zip(*chunks, strict=True)
+        self.values, self.classes = torch.cat(values), torch.cat(classes)
+
+    def run(self) -> Tensor:
+        """Improve one offset after the other until none changes.
+
+        The order depends on the classes' pixels and scores and not on their
+        numbers, so that renumbered classes get the same offsets.
+        """
+        means = self.scores.mean(0).tolist()
+        counts = self.labelled.tolist()
+        classes = [k for k in range(self.num_classes) if counts[k]]
+        classes.sort(key=lambda k: (counts[k], means[k]), reverse=True)
+        for _ in range(SWEEPS):
+            before = self.offsets.clone()
+            for k in classes:
+                self.move(k, nearest_best(self.curve(k)))
+            if torch.equal(before, self.offsets):
+                break
+        return self.offsets
+
+    def curve(self, k: int) -> Tensor:
+        """The metric at each offset of class k in the grid."""
+        first, second = self.classes.unbind(1)
+        other = torch.where(first == k, second, first)
+        best, next_best = self.values.unbind(1)
+        rest = torch.where(first == k, next_best, best)
+        threshold = rest - self.scores[:, k]
+        # No offset of the grid gives any further pixel to class k.
+        near = (threshold < LIMIT).nonzero().flatten()
+        place = _first_above(threshold[near])
+        label, given_up = self.labels[near], other[near]
+        taken = self._histogram(place, given_up)
+        is_lost, is_won = given_up == label, label == k
+        lost = self._histogram(place[is_lost], given_up[is_lost])
+        won = self._histogram(place[is_won], label[is_won])
+        without_k = count_areas(other, self.labels, self.num_classes)
+        predicted = without_k.predicted - taken
+        predicted[:, k] = taken.sum(1)
+        hit = without_k.hit - lost + won
+        return Areas(hit, predicted, self.labelled).labelled_mean(self.metric)
+
+    def move(self, k: int, offset: Tensor) -> None:
+        """Give class k another offset."""
+        if offset == self.offsets[k]:
+            return
+        self.offsets[k] = offset
+        is_among = (self.classes == k).any(1)
+        is_among |= self.scores[:, k] + offset > self.values[:, 1]
+        for part in is_among.nonzero().flatten().split(CHUNK):
+            values, classes = self._best_two(self.scores[part])
+            self.values[part], self.classes[part] = values, classes
+
+    def _best_two(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        values, classes = (scores + self.offsets).topk(2)
+        return values, classes
+
+    def _histogram(self, place: Tensor, classes: Tensor) -> Tensor:
+        """Pixels of each class up to each place of the grid, (len, K)."""
+        shape = len(GRID), self.num_classes
+        flat = _count(place * self.num_classes + classes, shape[0] * shape[1])
+        return flat.view(shape).cumsum(0)
+
+
+def nearest_best(curve: Tensor) -> Tensor:
+    """The best offset; of equally good ones the one nearest to 0."""
+    best = GRID[is_best(curve).cpu()]
+    return best[best.abs().argmin()]
+
+
+def is_best(values: Tensor) -> Tensor:
+    """Which values are the maximum, but for the rounding of a mean."""
+    return values >= values.max() - 1e-12
+
+
+def _first_above(threshold: Tensor) -> Tensor:
+    """The place of the first offset in the grid above each threshold."""
+    place = (threshold * STEPS_PER_UNIT).floor().long()
+    return (place + LIMIT * STEPS_PER_UNIT + 1).clamp(min=0)
+
+
+def _count(values: Tensor, size: int) -> Tensor:
+    return torch.bincount(values, minlength=size).double()

@@ -1,0 +1,89 @@
+"""Which layer takes the offsets, in every family of upstream's heads."""
+
+import mmcv
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from mmseg.registry import MODELS
+from torch import nn
+
+from mmseg_margin.errors import SettingError
+from mmseg_margin.offsets.classifier import (
+    class_scores,
+    find_classifier,
+    is_shifted,
+    shift_bias,
+)
+from tests.upstream import LARGER, SIZE, documented, small_model
+
+NO_BIAS = ('Segmenter', 'K-Net', 'PointRend')
+REFUSED = 'cannot be put into this network'
+ROWS = [
+    row
+    for row in documented()
+    if row.heads != 'refused' and 'mmpretrain' not in row.remark
+]
+
+
+def build(row, size=SIZE):
+    init_default_scope('mmseg')
+    try:
+        model = MODELS.build(small_model(Config.fromfile(row.path), size))
+    except RuntimeError as error:
+        if 'compiled' in row.remark and 'mmcv' in str(error):
+            pytest.skip(f'mmcv {mmcv.__version__} is not compiled')
+        raise
+    return model.eval()
+
+
+def predict(model, size):
+    """The scores of an image of noise, (K, H, W)."""
+    torch.manual_seed(0)  # SegNeXt's head draws random numbers, too
+    images = torch.randn(1, 3, size, size)
+    keys = ('ori_shape', 'img_shape', 'pad_shape')
+    meta = dict.fromkeys(keys, (size, size))
+    with torch.no_grad():
+        return model.encode_decode(images, [meta])[0]
+
+
+@pytest.mark.parametrize('row', ROWS, ids=lambda row: row.family)
+def test_the_scores_of_each_family_move_by_the_offsets(row):
+    size = LARGER.get(row.family, SIZE)
+    model = build(row, size)
+    if row.family in NO_BIAS:
+        with pytest.raises(SettingError, match=REFUSED):
+            find_classifier(model)
+        return
+    name, layer = find_classifier(model)
+    stages = row.heads.count('decode_head')
+    stage = f'.{stages - 1}' if stages > 1 else ''
+    assert name == f'decode_head{stage}.conv_seg'
+    before = predict(model, size)
+    offsets = torch.linspace(-2, 2, len(before))
+    layer.bias.data = shift_bias(layer.bias, offsets)
+    after = predict(model, size)
+    assert is_shifted(before, after, offsets)
+    assert not is_shifted(before, before, offsets)
+
+
+def test_a_binary_head_has_one_offset():
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(1, 6, 8, generator=generator)
+    offsets = torch.tensor([0.25, 1.5])
+    bias = shift_bias(torch.tensor([0.5]), offsets)
+    assert bias.tolist() == [1.75]
+    before = class_scores(score.sigmoid(), 0.3)
+    after = class_scores((score + 1.25).sigmoid(), 0.3)
+    assert torch.equal(before.argmax(0), (score.sigmoid() > 0.3)[0].long())
+    assert is_shifted(before, after, offsets)
+
+
+def test_a_model_without_a_bias():
+    model = nn.Module()
+    model.decode_head = nn.Module()
+    model.decode_head.conv_seg = nn.Conv2d(4, 3, 1, bias=False)
+    with pytest.raises(SettingError, match=REFUSED):
+        find_classifier(model)
+    with pytest.raises(SettingError, match=REFUSED):
+        find_classifier(nn.Module())
