@@ -122,3 +122,14 @@ def modules(model: nn.Module) -> Iterator[tuple[str, Any]]:
     for name, module in model.named_modules():
         parts = (part for part in name.split('.') if part not in WRAPPERS)
         yield '.'.join(parts), module
+
+
+def evenly_spaced(total: int, count: int | None = None) -> list[int]:
+    """``count`` indices from 0 to ``total - 1``, or all of them.
+
+    Example:
+        >>> evenly_spaced(9, 3)
+        [0, 4, 8]
+    """
+    count = total if count is None else min(count, total)
+    return [round(i * (total - 1) / max(count - 1, 1)) for i in range(count)]
