@@ -4,6 +4,7 @@ import platform
 import re
 import shlex
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,14 @@ from mmseg_margin.losses.presets import written_out as expand_preset
 from mmseg_margin.stats import StatsCache, check_labels
 
 from .processes import run_all
-from .records import COMMON, PREDICTIONS, Run, run_folder, write_run
+from .records import (
+    COMMON,
+    PREDICTIONS,
+    RECORD_FILE,
+    Run,
+    run_folder,
+    write_run,
+)
 from .results import read_runs
 from .training import CONFIG_FILE, run_config, training_iterations
 
@@ -70,24 +78,23 @@ def compare(
             raise SettingError(f'{flag} must be 1 or more.')
     common = describe(cfg, init)
     _keep_config(cfg, out / 'config.py')
-    # Seed by seed, so that a comparison cut short is still a fair one.
-    planned = [(name, seed) for seed in seeds for name in objectives]
+    # In full, because a preset may mean something else in a later version.
+    losses = {
+        name: [expand_preset(term) for term in parse_objective(objective)]
+        for name, objective in objectives.items()
+    }
+    folders = []
     with FileLock(out / 'lock'):
         known = {(run.name, run.seed): run for run in read_runs(out)}
-        for name, seed in planned:
-            run = Run(
-                number=len(known),
-                name=name,
-                seed=seed,
-                objective=objectives[name],
-                losses=_losses(objectives[name]),
-                **common,
-            )
+        # Seed by seed, so that a comparison cut short is still a fair one.
+        for seed, name in product(seeds, objectives):
+            objective, terms = objectives[name], losses[name]
+            run = Run(len(known), name, seed, objective, terms, **common)
             _check_fits(run, known)
-            if (name, seed) not in known:
-                known[name, seed] = run
-                _begin(cfg, run, out, init, predict=seed == seeds[0])
-    folders = [run_folder(out, name, seed) for name, seed in planned]
+            folders.append(run_folder(out, name, seed))
+            run = known.setdefault((name, seed), run)
+            start = init and init.replace('{seed}', str(seed))
+            _begin(cfg, run, folders[-1], start, predict=seed == seeds[0])
     run_all(folders, common['iterations'], jobs, fit_offsets)
 
 
@@ -116,44 +123,44 @@ def describe(cfg: Config, init: str | None) -> dict[str, Any]:
     )
 
 
-def _losses(objective: str) -> list[dict[str, Any]]:
-    # In full, because a preset may mean something else in a later version.
-    return [expand_preset(term) for term in parse_objective(objective)]
-
-
 def _check_fits(run: Run, known: dict[tuple[str, int], Run]) -> None:
     """Raise if a run would not fit into a comparison."""
     for other in known.values():
-        different = [
-            name for name in COMMON if vars(run)[name] != vars(other)[name]
-        ]
+        different = [k for k in COMMON if vars(run)[k] != vars(other)[k]]
         if run.name == other.name and run.losses != other.losses:
             different.append(f'objective called {run.name}')
         if different:
-            raise SettingError(
-                f'The folder holds a comparison with another {different[0]}: '
-                'choose another --out, or remove that folder to begin again.'
-            )
+            raise _another(different[0])
+
+
+def _another(what: str) -> SettingError:
+    return SettingError(
+        f'The folder holds a comparison with another {what}: choose another '
+        '--out, or remove that folder to begin again.'
+    )
 
 
 def _begin(
-    cfg: Config, run: Run, out: Path, init: str | None, predict: bool
+    cfg: Config, run: Run, folder: Path, start: str | None, predict: bool
 ) -> None:
-    """Write the config and the record of a run, before it is trained."""
-    folder = run_folder(out, run.name, run.seed)
-    whole = run_config(
-        cfg, run.objective, run.seed, folder, init, run.class_counts
-    )
-    start = whole.load_from
+    """Write the config and the record of a run, unless it has begun."""
+    path = folder / CONFIG_FILE
+    if (folder / RECORD_FILE).exists():
+        if not run.is_done() and Config.fromfile(path).load_from != start:
+            raise _another('init')
+        return
     if start and '://' not in start and not Path(start).is_file():
         raise MissingFileError(
             f'The checkpoint {start} of --init does not exist: give the path '
             'to a .pth file, in which {seed} may stand for the seed.'
         )
+    whole = run_config(
+        cfg, run.objective, run.seed, folder, start, run.class_counts
+    )
     if predict:
         whole.test_evaluator.output_dir = str(folder / PREDICTIONS)
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(folder / CONFIG_FILE, whole.pretty_text)
+    atomic_write_text(path, whole.pretty_text)
     write_run(run, folder)
 
 

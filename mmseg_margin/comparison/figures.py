@@ -123,7 +123,7 @@ def _draw_one(runs: list[Run], name: str, colour: str, path: Path) -> None:
         column[0].set_title(title_lines(name), fontsize=11)
         column[-1].set_xlabel('iteration')
         for axes in column[::2]:  # the panel of the loss has no labels
-            axes.legend(frameon=False)
+            axes.legend(frameon=False, fontsize=8)
 
 
 def _draw(

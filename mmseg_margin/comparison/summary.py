@@ -1,4 +1,4 @@
-"""Writes the summary of several comparisons: more columns, one picture."""
+"""The summary of several comparisons: more columns, and one picture."""
 
 import csv
 import io
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import gmean
 
 from mmseg_margin.atomic_write import atomic_write_text
@@ -41,8 +42,16 @@ CAPTIONS = {
     'the worst is that of a single comparison.',
     'mIoU_tail': 'The same for the third of the classes with the fewest '
     'pixels in the training set.',
-    f'{FITTED}mIoU': 'The same with offsets fitted to each trained network on '
+    f'{FITTED}mIoU': 'mIoU with offsets fitted to each trained network on '
     'training images. The gain is that over the network without them.',
+    'cost': f'Time of a training iteration as a multiple of that of {BASELINE}'
+    ' (median within a run and over the seeds), and its geometric mean.',
+    'comparisons': 'What was compared. All runs stand in summary.csv, the '
+    'figures of the tables in summary.json.',
+    'picture': f'Difference of the mean mIoU to {BASELINE}: a dot for each '
+    "comparison, the mean over them and its 95 % interval (Student's t over "
+    'the comparisons).',
+    'fitted': f' Fitted offsets are compared with {BASELINE} without them.',
 }
 
 
@@ -54,13 +63,13 @@ def write_summary(places: list[str], folder: Path) -> Path:
     """
     results = load_results(places)
     # The best average rank first, and only what has a result.
-    ranks = dict(zip(results.names, results.ranks().tolist(), strict=True))
-    names = sorted((rank, name) for name, rank in ranks.items() if rank > 0)
-    results = Results(results.compared, [name for _, name in names])
+    ranks = zip(results.ranks().tolist(), results.names, strict=True)
+    names = [name for rank, name in sorted(ranks) if rank > 0]
+    results = Results(results.compared, names)
     folder.mkdir(parents=True, exist_ok=True)
+    figures = json.dumps(as_dict(results), indent=1)
+    atomic_write_text(folder / 'summary.json', figures)
     atomic_write_text(folder / 'summary.csv', as_csv(results))
-    text = json.dumps(as_dict(results), indent=1)
-    atomic_write_text(folder / 'summary.json', text)
     fitted = metric_table(results, f'{FITTED}mIoU')
     return Page(
         'Summary of comparisons',
@@ -71,8 +80,8 @@ def write_summary(places: list[str], folder: Path) -> Path:
                 draw_summary(results, folder / 'summary.png'),
                 metric_table(results, 'mIoU'),
             ],
-            **({'Fitted offsets': [fitted]} if results.is_fitted else {}),
             'Tail mIoU': [metric_table(results, 'mIoU_tail')],
+            **({'Fitted offsets': [fitted]} if results.is_fitted else {}),
             'Cost': [cost_table(results)],
             'Comparisons': [comparison_table(results)],
         },
@@ -101,26 +110,23 @@ def summary_sentence(results: Results) -> str:
         texts.append(f'{text.strip()})')
     if not texts:
         return 'No run has finished yet, so there is nothing to sum up.'
-    best = '; the second best is '.join(texts)
     return (
         f'Over {len(results.compared)} comparisons the best average rank is '
-        f'that of {best}.'
+        f'that of {"; the second best is ".join(texts)}.'
     )
 
 
 def missing_sentences(results: Results) -> list[str]:
     """What every comparison lacks, if anything."""
-    sentences = []
-    for label, runs in results.compared.items():
-        lacks = [
+    lacks = {
+        label: [
             f'{name} (seed {", ".join(map(str, seeds))})'
             for name, seeds in results.missing(label).items()
         ]
-        asked = {run.name for run in runs}
-        lacks += [name for name in results.names if name not in asked]
-        if lacks:
-            sentences.append(f'{label} lacks {", ".join(lacks)}.')
-    return sentences
+        + [n for n in results.names if n not in {run.name for run in runs}]
+        for label, runs in results.compared.items()
+    }
+    return [f'{k} lacks {", ".join(v)}.' for k, v in lacks.items() if v]
 
 
 def metric_table(results: Results, figure: str) -> Table:
@@ -131,29 +137,21 @@ def metric_table(results: Results, figure: str) -> Table:
         columns['average rank'] = embolden_best(number_cells(ranks), -ranks)
     differences = results.differences(figure)
     differences[:, [name == BASELINE for name in results.names]] = nan
-    columns |= _differences(
-        'difference to ce', 'worst difference', differences
-    )
+    found = {(f'difference to {BASELINE}', 'worst difference'): differences}
     if figure.startswith(FITTED):
-        gains = results.gains()
-        columns |= _differences('gain by fitting', 'smallest gain', gains)
+        found['gain by fitting', 'smallest gain'] = results.gains()
+    for (mean, worst), values in found.items():
+        rows = mean_over_seeds(values).T
+        columns[mean] = difference_cells(rows)
+        lowest = [min(row[np.isfinite(row)], default=None) for row in rows]
+        columns[worst] = [ABSENT if v is None else signed(v) for v in lowest]
     values = results.values(figure)
-    means = mean_over_seeds(values)
     for schedule, places in schedules(results).items():
         # NaN if one is missing: other means could not be compared.
-        cells = mean_cells(means[places].mean(axis=0)[:, None])
-        columns[f'mean {schedule}'.strip()] = cells
+        means = mean_over_seeds(values[places]).mean(axis=0)
+        columns[f'mean {schedule}'.strip()] = mean_cells(means[:, None])
     columns |= zip(results.compared, map(mean_cells, values), strict=True)
     return Table.of_columns(columns, CAPTIONS[figure])
-
-
-def _differences(
-    title: str, worst: str, differences: np.ndarray
-) -> dict[str, list[str]]:
-    means = mean_over_seeds(differences).T
-    lowest = [min(row[np.isfinite(row)], default=None) for row in means]
-    texts = [ABSENT if low is None else signed(low) for low in lowest]
-    return {title: difference_cells(means), worst: texts}
 
 
 def cost_table(results: Results) -> Table:
@@ -162,11 +160,7 @@ def cost_table(results: Results) -> Table:
     mean = gmean(ratios, axis=0, nan_policy='omit')
     columns = {'objective': results.names, 'mean': number_cells(mean)}
     columns |= zip(results.compared, map(number_cells, ratios), strict=True)
-    return Table.of_columns(
-        columns,
-        f'Time of a training iteration as a multiple of that of {BASELINE} '
-        '(median within a run and over the seeds), and its geometric mean.',
-    )
+    return Table.of_columns(columns, CAPTIONS['cost'])
 
 
 def comparison_table(results: Results) -> Table:
@@ -182,45 +176,37 @@ def comparison_table(results: Results) -> Table:
         ]
         for label, runs in results.compared.items()
     ]
-    return Table(
-        ['comparison', 'config', 'iterations', 'classes', 'seeds', 'runs'],
-        rows,
-        'What was compared. All runs stand in summary.csv, the figures of the '
-        'tables in summary.json.',
-        numeric=False,
-    )
+    header = ['comparison', 'config', 'iterations', 'classes', 'seeds', 'runs']
+    return Table(header, rows, CAPTIONS['comparisons'], numeric=False)
 
 
 def draw_summary(results: Results, path: Path) -> Picture | None:
     """Differences to the baseline: each comparison's, their mean, interval."""
     values = mean_over_seeds(results.differences())
-    found = {i: mean_difference(column) for i, column in enumerate(values.T)}
-    shown = [(i, each) for i, each in found.items() if each]
-    if not shown:
-        return None
     gains = mean_over_seeds(results.gains())
-    with pictures.picture(path, 8, 1.4 + 0.34 * len(shown)) as figure:
+    means = [mean_difference(column) for column in values.T]
+    if not any(means):
+        return None
+    with pictures.picture(path, 8, 1.4 + 0.34 * len(means)) as figure:
         axes = figure.subplots()
+        rows = np.broadcast_to(range(len(means)), values.shape)
         for (schedule, places), colour in zip(
             schedules(results).items(), cycle(COLOURS), strict=False
         ):
-            own = values[places][:, [i for i, _ in shown]]
-            axes.scatter(
-                own,
-                np.broadcast_to(range(len(shown)), own.shape),
-                s=22,
-                color=colour,
-                alpha=0.75,
-                label=pictures.short(schedule) or 'one comparison',
-            )
-        for row, (i, (mean, low, high, _)) in enumerate(shown):
+            label = pictures.short(schedule) or 'one comparison'
+            points = axes.scatter(values[places], rows[places], s=22)
+            points.set(color=colour, alpha=0.75, label=label)
+        for row, difference in enumerate(means):
+            if difference is None:
+                continue
+            mean, low, high, _ = difference
             if low is not None and high is not None:
                 axes.plot((low, high), (row, row), color='#444444', lw=1.2)
             axes.scatter(mean, row, **MEAN)
-            if gain := mean_difference(gains[:, i]):
+            if gain := mean_difference(gains[:, row]):
                 axes.scatter(mean + gain.mean, row, **FITTED_MEAN)
             axes.annotate(
-                f'{signed(mean)}   rank {results.ranks()[i]:.2f}',
+                f'{signed(mean)}   rank {results.ranks()[row]:.2f}',
                 (1.01, row),
                 xycoords=('axes fraction', 'data'),
                 va='center',
@@ -229,43 +215,36 @@ def draw_summary(results: Results, path: Path) -> Picture | None:
         axes.scatter([], [], **MEAN, label='mean')
         if results.is_fitted:
             axes.scatter([], [], **FITTED_MEAN, label='with fitted offsets')
-        names = [pictures.short(results.names[i]) for i, _ in shown]
-        axes.set_yticks(range(len(shown)), names)
+        axes.set_yticks(rows[0], map(pictures.short, results.names))
         axes.invert_yaxis()
         axes.axvline(0, color='#000000', linewidth=0.8)
         axes.set_xlabel(f'mIoU, difference to {BASELINE} in points')
         figure.legend(loc='outside upper left', ncols=5, frameon=False)
-    return Picture(
-        path,
-        f'Difference of the mean mIoU to {BASELINE}: a dot for each '
-        "comparison, the mean over them and its 95 % interval (Student's t "
-        'over the comparisons).'
-        + f' Fitted offsets are compared with {BASELINE} without them.'
-        * results.is_fitted,
-    )
+    fitted = CAPTIONS['fitted'] if results.is_fitted else ''
+    return Picture(path, CAPTIONS['picture'] + fitted)
 
 
 def as_dict(results: Results) -> dict[str, Any]:
     """The figures of the tables, by objective."""
-
-    def by_label(values: np.ndarray) -> dict[str, float]:
-        found = zip(results.compared, values.tolist(), strict=True)
-        return {label: value for label, value in found if np.isfinite(value)}
-
-    figures: dict[str, Any] = {}
+    ranks, figures = results.ranks().tolist(), {}
+    ratios = results.costs('seconds', np.ma.median)[1]
     for i, name in enumerate(results.names):
-        figures[name] = own = {'rank': results.ranks()[i]}
+        figures[name] = own = {'rank': ranks[i]}
         for key in ('mIoU', 'mIoU_tail'):
-            differences = mean_over_seeds(results.differences(key))[:, i]
+            differences = mean_over_seeds(results.differences(key)[:, i])
             difference = mean_difference(differences)
-            own[key] = by_label(mean_over_seeds(results.values(key))[:, i])
+            own[key] = _by_label(results, results.values(key)[:, i])
             own[f'{key}_difference'] = difference and difference._asdict()
         if results.is_fitted:
-            gains = mean_over_seeds(results.gains())[:, i]
-            own['gain_by_fitting'] = by_label(gains)
-        ratios = results.costs('seconds', np.ma.median)[1]
-        own['cost'] = by_label(ratios[:, i])
+            own['gain_by_fitting'] = _by_label(results, results.gains()[:, i])
+        own['cost'] = _by_label(results, ratios[:, i, None])
     return figures
+
+
+def _by_label(results: Results, values: NDArray) -> dict[str, float]:
+    means = mean_over_seeds(values).tolist()
+    found = zip(results.compared, means, strict=True)
+    return {label: mean for label, mean in found if np.isfinite(mean)}
 
 
 def as_csv(results: Results) -> str:
@@ -276,11 +255,12 @@ def as_csv(results: Results) -> str:
     writer.writerow(['comparison', 'objective', 'seed', *keys])
     for label, runs in results.compared.items():
         for run in filter(Run.is_done, runs):
-            # A spreadsheet would take these for formulas.
-            names = [
-                f"'{name}" if name.startswith(tuple('=+-@\t\r')) else name
-                for name in (label, run.name)
-            ]
+            names = map(_harmless, (label, run.name))
             values = [round(run.figures.get(key, nan), 4) for key in keys]
             writer.writerow([*names, run.seed, *values])
     return file.getvalue()
+
+
+def _harmless(name: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return f"'{name}" if name.startswith(tuple('=+-@\t\r')) else name

@@ -49,7 +49,7 @@ def run_config(
     objective: Objective,
     seed: int,
     folder: Path,
-    init: str | None,
+    start: str | None,
     class_counts: list[int],
 ) -> Config:
     """The config of a run, which differs in objective and seed alone."""
@@ -69,7 +69,7 @@ def run_config(
     add_import(cfg, 'mmseg_margin.comparison')
     flags.without_validation(cfg)
     cfg.work_dir = str(folder)
-    cfg.load_from = init and init.replace('{seed}', str(seed))
+    cfg.load_from = start
     cfg.randomness = ConfigDict(seed=seed)
     cfg.default_hooks.checkpoint = ConfigDict(
         type='CheckpointHook',
@@ -125,7 +125,14 @@ def fit_offsets(cfg: Config, checkpoint: str, out: Path) -> list[float]:
     """Fit class offsets on training images; write the checkpoint to out."""
     from mmseg_margin.offsets import fit_checkpoint
 
-    return fit_checkpoint(cfg, checkpoint, out)
+    cfg = copy.deepcopy(cfg)
+    # The fit predicts its images as in a validation.
+    cfg.val_dataloader, cfg.val_cfg = cfg.test_dataloader, dict(type='ValLoop')
+    cfg.val_evaluator = dict(type='IoUMetric')
+    prepare_for_device(cfg)
+    return fit_checkpoint(
+        build_runner(cfg), checkpoint, out, force=True
+    ).offsets
 
 
 def measure_fitted(cfg: Config, fit: Fit = fit_offsets) -> dict[str, Any]:

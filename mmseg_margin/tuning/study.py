@@ -1,21 +1,22 @@
 """A study that several processes work on, any of which may die.
 
-A process holds the folder of its trial locked, and the system unlocks it when
-the process ends. So a trial that is running and not locked has lost its
-process: it is queued again, and whoever gets it resumes its training.
+Every process holds a shared lock on one file, which the system releases when
+the process ends. So a process that gets the file for itself is alone, and the
+trials that are running elsewhere have lost their processes: they are queued
+again, and whoever gets them resumes their training.
 """
 
+import fcntl
 import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import optuna
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
@@ -23,8 +24,7 @@ from mmseg_margin.errors import SettingError
 
 from .search_space import Setting
 
-IDENTITY = 'identity'
-FIRST_NUMBER = 'first number'
+IDENTITY, FIRST_NUMBER, HAS_SETTING = 'identity', 'first number', 'setting'
 # The pruner needs a few whole trainings to compare with, and the first part
 # of a training says little about its end.
 WHOLE_TRIALS, WARM_UP = 4, 0.3
@@ -42,7 +42,7 @@ class SharedStudy:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.out = out
         out.mkdir(parents=True, exist_ok=True)
-        # Held from the end of a trial until the next one has its folder.
+        # Held from the end of a trial until the next one is chosen.
         self.lock = FileLock(out / 'study.lock')
         with self.lock:
             self.study = optuna.create_study(
@@ -57,11 +57,10 @@ class SharedStudy:
                     WHOLE_TRIALS, int(WARM_UP * iterations)
                 ),
             )
-            known = self.study.user_attrs.get(IDENTITY)
             identity = json.loads(json.dumps(identity))
-            if known is None:
-                self.study.set_user_attr(IDENTITY, identity)
-        other = [k for k in identity if known and identity[k] != known[k]]
+            known = self.study.user_attrs.get(IDENTITY, identity)
+            self.study.set_user_attr(IDENTITY, known)
+        other = [name for name in identity if identity[name] != known[name]]
         if other:
             raise SettingError(
                 f'{out} holds a search with another {", ".join(other)}: '
@@ -71,12 +70,9 @@ class SharedStudy:
     @property
     def trials(self) -> list[FrozenTrial]:
         """Every trial, of those that were queued again the last."""
-        return list(
-            {
-                trial.user_attrs.get(FIRST_NUMBER, trial.number): trial
-                for trial in self.study.get_trials(deepcopy=False)
-            }.values()
-        )
+        trials = self.study.get_trials(deepcopy=False)
+        last = {t.user_attrs.get(FIRST_NUMBER, t.number): t for t in trials}
+        return list(last.values())
 
     @property
     def finished(self) -> list[FrozenTrial]:
@@ -86,11 +82,11 @@ class SharedStudy:
     def best(self) -> int | None:
         """The place of the best whole training among the trials."""
         values = {
-            i: trial.value or 0.0
-            for i, trial in enumerate(self.trials)
+            place: trial.value or 0.0
+            for place, trial in enumerate(self.trials)
             if trial.state == TrialState.COMPLETE
         }
-        return max(values, key=lambda i: values[i], default=None)
+        return max(values, key=lambda place: values[place], default=None)
 
     def folder(self, place: int) -> Path:
         """The work dir of a trial, by its place among the trials."""
@@ -115,88 +111,83 @@ class SharedStudy:
             run: Gives the value of a trial; resumes what is in its folder.
             show: Is told the place of every trial that has ended here.
         """
-        held: list[tuple[int, FileLock]] = []
+        place = 0
 
         def objective(trial: Trial) -> float:
+            nonlocal place
             setting = suggest(trial)
+            trial.set_user_attr(HAS_SETTING, True)
             place = [each.number for each in self.trials].index(trial.number)
             self.folder(place).mkdir(parents=True, exist_ok=True)
-            held.append((place, FileLock(self.folder(place) / 'lock')))
-            held[-1][1].acquire()
             self.lock.release()
             try:
                 return run(trial, setting, self.folder(place))
             except optuna.TrialPruned:
                 raise
             except BaseException:
-                self._queue_again(self.trials[place], has_setting=True)
+                self._queue_again(self.trials[place])
                 raise
 
-        def after(study: optuna.Study, _: FrozenTrial) -> None:
-            # Only now, when the study knows the outcome.
-            place, lock = held.pop()
-            lock.release()
+        def after(study: optuna.Study, trial: FrozenTrial) -> None:
             show(place)
-            if not self._claim(total, first, seed):
+            if not self._claim(total, first, seed, file):
                 study.stop()
 
-        try:
-            if self._claim(total, first, seed):
-                self.study.optimize(objective, callbacks=[after])
-        finally:
-            for _, lock in held:
-                lock.release()
-            self.lock.release()
+        with open(self.out / 'processes.lock', 'w') as file:
+            try:
+                if self._claim(total, first, seed, file):
+                    self.study.optimize(objective, callbacks=[after])
+            finally:
+                self.lock.release()
 
-    def _claim(self, total: int, first: Sequence[Setting], seed: int) -> bool:
+    def _claim(
+        self, total: int, first: Sequence[Setting], seed: int, file: IO
+    ) -> bool:
         """Whether a trial is left to run; if so, the study stays locked."""
         while True:
             self.lock.acquire()
-            self._queue_lost()
-            trials = self.trials
-            waiting = [
-                place
-                for place, trial in enumerate(trials)
-                if trial.state == TrialState.WAITING
-            ]
-            if waiting or len(trials) < total:
-                place = min(waiting, default=len(trials))
+            if _is_alone(file):
+                for trial in self.trials:
+                    if trial.state == TrialState.RUNNING:
+                        self._queue_again(trial)
+                        self.study.tell(trial.number, state=TrialState.FAIL)
+            states = [trial.state for trial in self.trials]
+            is_waiting = TrialState.WAITING in states
+            if is_waiting or len(states) < total:
+                place = [*states, TrialState.WAITING].index(TrialState.WAITING)
                 self.study.sampler = _sampler(seed, place)
-                if not waiting and place < len(first):
+                if not is_waiting and place < len(first):
                     self.study.enqueue_trial(first[place])
                 return True
             self.lock.release()
-            if len(self.finished) == len(trials):
+            if TrialState.RUNNING not in states:
                 return False
             time.sleep(POLL_SECONDS)
 
-    def _queue_lost(self) -> None:
-        """Queue the running trials that have lost their processes."""
-        for place, trial in enumerate(self.trials):
-            if trial.state != TrialState.RUNNING:
-                continue
-            folder = self.folder(place)
-            # Without a folder its setting may be incomplete.
-            has_setting = folder.exists()
-            folder.mkdir(parents=True, exist_ok=True)
-            with suppress(Timeout), FileLock(folder / 'lock', timeout=0):
-                # Its process may have finished it in the meantime.
-                if self.trials[place].state == TrialState.RUNNING:
-                    self._queue_again(self.trials[place], has_setting)
-                    self.study.tell(trial.number, state=TrialState.FAIL)
-
-    def _queue_again(self, trial: FrozenTrial, has_setting: bool) -> None:
-        first = trial.user_attrs.get(FIRST_NUMBER, trial.number)
+    def _queue_again(self, trial: FrozenTrial) -> None:
+        kept = trial.user_attrs
+        # A process may have died while the setting was chosen.
+        whole = HAS_SETTING in kept
         self.study.add_trial(
             create_trial(
                 state=TrialState.WAITING,
-                params=trial.params if has_setting else {},
-                distributions=trial.distributions if has_setting else {},
+                params=trial.params if whole else {},
+                distributions=trial.distributions if whole else {},
                 intermediate_values=trial.intermediate_values,
                 system_attrs=trial.system_attrs,
-                user_attrs={FIRST_NUMBER: first},
+                user_attrs={FIRST_NUMBER: trial.number, **kept},
             )
         )
+
+
+def _is_alone(file: IO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        fcntl.flock(file, fcntl.LOCK_SH)
+    return True
 
 
 def _sampler(seed: int, place: int) -> optuna.samplers.TPESampler:
