@@ -34,7 +34,7 @@ def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
         samples: ``img_path`` and ``gt_seg_map`` of the tested images, of
             which those that were predicted make a mosaic.
     """
-    results = load_results([out])
+    results = load_results({out.name: out})
     first = results.runs[0]
     folder = out / 'report'
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The figures of one comparison or of several, as arrays."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.errors import DataSetError, MissingFileError, SettingError
+from mmseg_margin.errors import DataSetError, MissingFileError
 
 from .records import COMMON, FITTED, RECORD_FILE, Run, read_json, read_run
 
@@ -63,12 +63,13 @@ class Results:
         """A figure of every run, (L, N, S)."""
         shape = len(self.compared), len(self.names), len(self.seeds)
         values = np.full(shape, np.nan)
+        names = {name: place for place, name in enumerate(self.names)}
+        seeds = {seed: place for place, seed in enumerate(self.seeds)}
         for i, runs in enumerate(self.compared.values()):
             for run in runs:
-                if run.name in self.names and figure in run.figures:
-                    name = self.names.index(run.name)
-                    seed = self.seeds.index(run.seed)
-                    values[i, name, seed] = run.figures[figure]
+                if run.name in names and figure in run.figures:
+                    place = i, names[run.name], seeds[run.seed]
+                    values[place] = run.figures[figure]
         return values
 
     def differences(self, figure: str = 'mIoU') -> NDArray:
@@ -114,30 +115,23 @@ def read_runs(place: Path) -> list[Run]:
     return sorted(runs, key=lambda run: run.number)
 
 
-def load_results(places: Sequence[str | Path]) -> Results:
-    """Read comparisons, each given as ``PLACE`` or ``LABEL=PLACE``."""
-    compared: dict[str, list[Run]] = {}
-    for text in map(str, places):
-        label, _, place = text.rpartition('=')
-        path = Path(place)
-        label = label or _folder_name(path)
-        if label in compared:
-            raise SettingError(
-                f'Two comparisons are called {label!r}: write LABEL={place} '
-                'for one of them.'
-            )
-        compared[label] = runs = read_runs(path)
+def load_results(places: Mapping[str, Path]) -> Results:
+    """Read comparisons from folders or files, by their labels."""
+    compared = {label: read_runs(place) for label, place in places.items()}
+    for label, runs in compared.items():
         if not runs:
             raise MissingFileError(
-                f'{place} holds no comparison: give the --out folder of a '
-                f'comparison, or a {RESULTS_FILE} of its report.'
+                f'{places[label]} holds no comparison: give the --out folder '
+                f'of a comparison, or a {RESULTS_FILE} of its report.'
             )
-        for run in filter(Run.is_done, runs):
-            if len(run.class_iou) != len(runs[0].classes):
+        classes = len(runs[0].classes)
+        for run in runs:
+            if run.is_done() and len(run.class_iou) != classes:
                 raise DataSetError(
-                    f'{place}: {run} has the IoU of {len(run.class_iou)} '
-                    f'classes and the comparison {len(runs[0].classes)}: it '
-                    f'is from another one, so remove its {RECORD_FILE}.'
+                    f'{places[label]}: {run} has the IoU of '
+                    f'{len(run.class_iou)} classes and the comparison '
+                    f'{classes}: it is from another one, so remove its '
+                    f'{RECORD_FILE}.'
                 )
     names = [run.name for runs in compared.values() for run in runs]
     return Results(compared, list(dict.fromkeys(names)))
@@ -145,26 +139,18 @@ def load_results(places: Sequence[str | Path]) -> Results:
 
 def save_runs(runs: list[Run], path: Path) -> None:
     """All runs in one small file, a line for each."""
-    common = {key: vars(runs[0])[key] for key in COMMON}
+    common = json.dumps({key: vars(runs[0])[key] for key in COMMON})
     lines = []
     for run in runs:
         own = {k: v for k, v in asdict(run).items() if k not in COMMON}
-        rounded = json.loads(
-            json.dumps(own), parse_float=lambda text: round(float(text), 4)
-        )
-        lines.append(json.dumps(rounded))
-    text = ',\n'.join(lines)
-    atomic_write_text(
-        path, f'{{"common": {json.dumps(common)},\n"runs": [\n{text}\n]}}\n'
-    )
+        # To four digits.
+        text = json.dumps(own)
+        own = json.loads(text, parse_float=lambda x: round(float(x), 4))
+        lines.append(json.dumps(own))
+    all_lines = ',\n'.join(lines)
+    text = f'{{"common": {common},\n"runs": [\n{all_lines}\n]}}\n'
+    atomic_write_text(path, text)
 
 
 def _runs_of_file(common: dict, runs: list[dict]) -> list[Run]:
     return [Run(**common, **run) for run in runs]
-
-
-def _folder_name(place: Path) -> str:
-    folder = place.parent if place.is_file() else place
-    return (
-        (folder.parent if folder.name == 'report' else folder).resolve().name
-    )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import gmean
 
 from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.errors import SettingError
 from mmseg_margin.report import pictures
 from mmseg_margin.report.numbers import (
     ABSENT,
@@ -61,7 +62,7 @@ def write_summary(places: list[str], folder: Path) -> Path:
     Returns:
         The path of the page.
     """
-    results = load_results(places)
+    results = load_results(by_label(places))
     # The best average rank first, and only what has a result.
     ranks = zip(results.ranks().tolist(), results.names, strict=True)
     names = [name for rank, name in sorted(ranks) if rank > 0]
@@ -87,6 +88,24 @@ def write_summary(places: list[str], folder: Path) -> Path:
         },
         missing_sentences(results),
     ).write(folder)
+
+
+def by_label(places: list[str]) -> dict[str, Path]:
+    """Comparisons that are given as ``PLACE`` or ``LABEL=PLACE``."""
+    labelled: dict[str, Path] = {}
+    for text in places:
+        label, _, place = text.rpartition('=')
+        folder = Path(place).resolve()
+        folder = folder.parent if folder.is_file() else folder
+        folder = folder.parent if folder.name == 'report' else folder
+        label = label or folder.name
+        if label in labelled:
+            raise SettingError(
+                f'Two comparisons are called {label!r}: write LABEL={place} '
+                'for one of them.'
+            )
+        labelled[label] = Path(place)
+    return labelled
 
 
 def schedules(results: Results) -> dict[str, list[int]]:

@@ -1,26 +1,22 @@
 """The report of a search: one HTML page, and the same as Markdown."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
+from mmengine.config import Config
 from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import FrozenTrial, TrialState
 
-from mmseg_margin.losses.presets import written_out as expand_preset
 from mmseg_margin.report.numbers import ABSENT, signed
 from mmseg_margin.report.pages import Block, Bold, Code, Page, Picture, Table
 from mmseg_margin.report.pictures import BLUE, GREY, RED, picture
 
-from .search_space import loss_with, setting_text, value_text
+from .search_space import Setting, loss_with, setting_text, value_text
 from .study import SharedStudy
-
-if TYPE_CHECKING:
-    from .tune import Task
 
 BEST_CONFIG = 'best_config.py'
 WARNINGS = (
@@ -37,8 +33,19 @@ MARKS = {
 AXIS = 'validation mIoU in %'
 COLUMNS = 4
 # Importance compares the best quarter with all trials.
-BEST_FRACTION = 0.25
-FEWEST_FOR_IMPORTANCE = 8
+BEST_FRACTION, FEWEST_FOR_IMPORTANCE = 0.25, 8
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all trials have in common."""
+
+    cfg: Config
+    loss: dict[str, Any]  # the config's own, with what is not searched
+    common: dict[str, Any]  # of a run of this config
+    seed: int
+    init: str | None  # the checkpoint that every training starts from
+    first: dict[str, Setting]  # what is tried first, by name
 
 
 def write_report(task: Task, shared: SharedStudy) -> Path:
@@ -54,6 +61,8 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
         **common['versions'],
         'optuna': optuna.__version__,
     }
+    caption = 'What all trials have in common, and the versions.'
+    settings = Table(['setting', 'value'], [*rows.items()], caption, False)
     return Page(
         'Tuning of the loss',
         f'{common["config"]}, {common["iterations"]:,} iterations, '
@@ -64,14 +73,7 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
             'All trials': [trial_table(shared)],
             'What matters': _pictures(shared, folder),
             'Commands': _commands(task, shared),
-            'Settings': [
-                Table(
-                    ['setting', 'value'],
-                    list(rows.items()),
-                    'What all trials have in common, and the versions.',
-                    numeric=False,
-                )
-            ],
+            'Settings': [settings],
         },
         WARNINGS if same_split else WARNINGS[:1],
     ).write(folder)
@@ -79,18 +81,15 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
 
 def summary(task: Task, shared: SharedStudy) -> str:
     """The best trial against the first settings, in a sentence."""
-    if shared.best is None:
+    best = shared.best
+    if best is None:
         return 'No training has been finished yet.'
-    gains = [
-        f'{gain:.2f} above {name}'
-        for name, gain in zip(task.first, _gains(shared), strict=False)
-        if gain is not None
-    ]
-    against = f': {" and ".join(gains)}' if gains else ''
+    gains = zip(task.first, _gains(shared), strict=False)
+    texts = [f'{gain:.2f} above {name}' for name, gain in gains if gain]
     return (
-        f'The best of {len(shared.finished)} trials is trial {shared.best} '
-        'with a validation mIoU of '
-        f'{shared.trials[shared.best].value:.2f}{against}.'
+        f'The best of {len(shared.finished)} trials is trial {best} with a '
+        f'validation mIoU of {shared.trials[best].value:.2f}'
+        f'{": " if texts else ""}{" and ".join(texts)}.'
     )
 
 
@@ -101,10 +100,9 @@ def trial_table(shared: SharedStudy) -> Table:
     for name in dict.fromkeys(name for t in trials for name in t.params):
         values = [trial.params.get(name, ABSENT) for trial in trials]
         columns[name] = [*map(value_text, values)]
-    columns['mIoU'] = [
-        Bold(text) if place == shared.best else text
-        for place, text in enumerate(map(outcome_text, trials))
-    ]
+    columns['mIoU'] = [*map(outcome_text, trials)]
+    if shared.best is not None:
+        columns['mIoU'][shared.best] = Bold(columns['mIoU'][shared.best])
     return Table.of_columns(
         columns,
         'Validation mIoU in percent, on the whole split unless the training '
@@ -114,22 +112,21 @@ def trial_table(shared: SharedStudy) -> Table:
 
 def best_table(task: Task, shared: SharedStudy) -> Table:
     """The first settings and the best, with what the best gained."""
-    rows = [
-        (name, trial, ABSENT if gain is None else signed(gain))
-        for name, trial, gain in zip(
-            task.first, shared.trials, _gains(shared), strict=False
-        )
-    ]
+    tried = [*zip(task.first, shared.trials, _gains(shared), strict=False)]
     if shared.best is not None:
-        rows.append(('the best', shared.trials[shared.best], ABSENT))
-    return Table(
-        ['setting', 'parameters', 'val mIoU', 'gain of the best'],
+        tried.append(('the best', shared.trials[shared.best], None))
+    rows = [
         [
-            [name, setting_text(trial.params), outcome_text(trial), gain]
-            for name, trial, gain in rows
-        ],
-        'The best setting against those the search began with.',
-    )
+            name,
+            setting_text(trial.params),
+            outcome_text(trial),
+            ABSENT if gain is None else signed(gain),
+        ]
+        for name, trial, gain in tried
+    ]
+    header = ['setting', 'parameters', 'val mIoU', 'gain of the best']
+    caption = 'The best setting against those the search began with.'
+    return Table(header, rows, caption)
 
 
 def outcome_text(trial: FrozenTrial) -> str:
@@ -143,24 +140,27 @@ def outcome_text(trial: FrozenTrial) -> str:
 
 def _gains(shared: SharedStudy) -> list[float | None]:
     """How much better the best is than every other whole training."""
-    trials, best = shared.trials, shared.best
+    best = max((trial.value or 0.0 for trial in _whole(shared)), default=0.0)
     return [
-        None
-        if best is None or place == best or trial.state != TrialState.COMPLETE
-        else (trials[best].value or 0.0) - (trial.value or 0.0)
-        for place, trial in enumerate(trials)
+        best - (trial.value or 0.0)
+        if trial.state == TrialState.COMPLETE and place != shared.best
+        else None
+        for place, trial in enumerate(shared.trials)
     ]
+
+
+def _whole(shared: SharedStudy) -> list[FrozenTrial]:
+    return [t for t in shared.trials if t.state == TrialState.COMPLETE]
 
 
 def _commands(task: Task, shared: SharedStudy) -> list[Block]:
     blocks: list[Block] = ['The search:', Code(task.common['command'])]
     if shared.best is None:
         return blocks
-    loss = loss_with(task.loss, shared.trials[shared.best].params)
-    objective = shared.trials[shared.best].params['objective']
+    best = shared.trials[shared.best].params
     settings = ','.join(
         f'{key}={value}'
-        for key, value in expand_preset(loss).items()
+        for key, value in loss_with(task.loss, best).items()
         if key != 'type' and value is not None
     )
     return [
@@ -171,37 +171,34 @@ def _commands(task: Task, shared: SharedStudy) -> list[Block]:
         Code(
             f'python -m mmseg_margin train {shared.out / BEST_CONFIG}\n'
             f'python -m mmseg_margin compare {task.cfg.filename} --seeds 3 '
-            f'--losses ce tuned={objective}:{settings}'
+            f'--losses ce tuned={best["objective"]}:{settings}'
         ),
     ]
 
 
 def _pictures(shared: SharedStudy, folder: Path) -> list[Block]:
-    """Optuna's own leave out the trials that were stopped early."""
+    """Optuna's own would leave out the trials that were stopped early."""
     if shared.best is None:
         return ['There is nothing to draw yet.']
-    trials = shared.trials
-    history, slices = folder / 'history.png', folder / 'slices.png'
-    with picture(history, 8, 3.6) as figure:
+    trials, whole = shared.trials, _whole(shared)
+    with picture(folder / 'history.png', 8, 3.6) as figure:
         axes = figure.subplots()
-        points = list(enumerate(trials))
-        _scatter(axes, points)
-        whole = [(i, t) for i, t in points if t.state == TrialState.COMPLETE]
+        _scatter(axes, [*enumerate(trials)])
+        best = accumulate((trial.value or 0.0 for trial in whole), max)
+        places = [trials.index(trial) for trial in whole]
         axes.step(
-            [place for place, _ in whole],
-            [*accumulate((trial.value or 0.0 for _, trial in whole), max)],
-            where='post',
-            color=RED,
-            label='best so far',
+            places, [*best], where='post', color=RED, label='best so far'
         )
-        axes.set_xlabel('trial')
-        axes.set_ylabel(AXIS)
+        axes.set(xlabel='trial', ylabel=AXIS)
         figure.legend(loc='outside right upper', frameon=False)
-    _draw_slices(trials, slices)
+    _draw_slices(trials, folder / 'slices.png')
+    importance: Block = 'There are too few trials to tell which matter most.'
+    if len(whole) >= FEWEST_FOR_IMPORTANCE:
+        importance = _draw_importance(shared, folder / 'importance.png')
     return [
-        Picture(history, 'The mIoU of each trial.'),
-        Picture(slices, 'The mIoU over each parameter.', wide=True),
-        _draw_importance(shared, folder / 'importance.png'),
+        Picture(folder / 'history.png', 'The mIoU of each trial.'),
+        Picture(folder / 'slices.png', 'The mIoU over each parameter.', True),
+        importance,
     ]
 
 
@@ -215,12 +212,12 @@ def _draw_slices(trials: list[FrozenTrial], path: Path) -> None:
             axes.set_axis_off()
         for axes in panels[:, 0]:
             axes.set_ylabel(AXIS)
-        for axes, (name, distribution) in zip(
+        for axes, (name, values) in zip(
             panels.flat, space.items(), strict=False
         ):
             points = [(t.params[name], t) for t in trials if name in t.params]
-            if isinstance(distribution, CategoricalDistribution):
-                choices = list(distribution.choices)
+            if isinstance(values, CategoricalDistribution):
+                choices = list(values.choices)
                 axes.set_xticks(range(len(choices)), map(value_text, choices))
                 axes.set_xlim(-0.5, len(choices) - 0.5)
                 points = [(choices.index(value), t) for value, t in points]
@@ -230,11 +227,8 @@ def _draw_slices(trials: list[FrozenTrial], path: Path) -> None:
             _scatter(axes, points)
 
 
-def _draw_importance(shared: SharedStudy, path: Path) -> Block:
+def _draw_importance(shared: SharedStudy, path: Path) -> Picture:
     """The parameter that matters most on top."""
-    states = [trial.state for trial in shared.trials]
-    if states.count(TrialState.COMPLETE) < FEWEST_FOR_IMPORTANCE:
-        return 'There are too few trials to tell which matter most.'
     evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_FRACTION)
     found = optuna.importance.get_param_importances(
         shared.study, evaluator=evaluator
@@ -254,6 +248,5 @@ def _draw_importance(shared: SharedStudy, path: Path) -> Block:
 def _scatter(axes: Any, points: list[tuple[Any, FrozenTrial]]) -> None:
     for state, (mark, colour, label) in MARKS.items():
         found = [(x, t.value) for x, t in points if t.state == state]
-        x = [place for place, value in found if value is not None]
-        y = [value for _, value in found if value is not None]
+        x, y = zip(*found, strict=True) if found else ((), ())
         axes.scatter(x, y, marker=mark, color=colour, label=label)

@@ -133,7 +133,7 @@ class SharedStudy:
             if not self._claim(total, first, seed, file):
                 study.stop()
 
-        with open(self.out / 'processes.lock', 'w') as file:
+        with open(self.out / 'processes.lock', 'wb') as file:
             try:
                 if self._claim(total, first, seed, file):
                     self.study.optimize(objective, callbacks=[after])

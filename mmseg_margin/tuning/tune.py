@@ -6,7 +6,6 @@ import gc
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -35,7 +34,7 @@ from mmseg_margin.walks import (
     registered_name,
 )
 
-from .report import BEST_CONFIG, outcome_text, summary, write_report
+from .report import BEST_CONFIG, Task, outcome_text, summary, write_report
 from .search_space import (
     CLASSES,
     FIRST,
@@ -49,18 +48,6 @@ from .search_space import (
 from .study import SharedStudy
 
 LOG_FILE = 'log.txt'
-
-
-@dataclass(frozen=True)
-class Task:
-    """What all trials have in common."""
-
-    cfg: Config
-    loss: dict[str, Any]  # the config's own, with what is not searched
-    common: dict[str, Any]  # of a run of this config
-    seed: int
-    init: str | None  # the checkpoint that every training starts from
-    first: dict[str, Setting]  # what is tried first, by name
 
 
 class PruningHook(Hook):

@@ -144,7 +144,7 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     assert LOG_FILE in printed.err
     assert done.stat().st_mtime_ns == written
     assert results(out) == before
-    found = load_results([out])
+    found = load_results({out.name: out})
     assert found.names == ['ce', 'twin', 'margin', 'bad']
     assert found.missing(out.name) == {'bad': [0]}
     assert 'provisional' in (out / 'report' / 'report.md').read_text()

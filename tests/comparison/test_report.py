@@ -71,7 +71,7 @@ def test_complete_report(tmp_path):
     # One file has all that is needed to make the tables again.
     kept = tmp_path / 'report' / 'results.json'
     assert kept.stat().st_size < 20_000
-    again = load_results([kept])
+    again = load_results({'': kept})
     assert verdict(again) == verdict(results)
     for one, other in zip(again.runs, results.runs, strict=True):
         assert str(one) == str(other)

@@ -14,7 +14,12 @@ from mmseg_margin.comparison.results import (
     mean_over_seeds,
     save_runs,
 )
-from mmseg_margin.comparison.summary import as_csv, cost_table, metric_table
+from mmseg_margin.comparison.summary import (
+    as_csv,
+    by_label,
+    cost_table,
+    metric_table,
+)
 from mmseg_margin.report.numbers import mean_difference
 from tests.comparison.invented import (
     cells,
@@ -51,7 +56,9 @@ def places(tmp_path):
 
 @pytest.fixture
 def results(places):
-    return Results(load_results(places).compared, ['lovasz', 'margin', 'ce'])
+    return Results(
+        load_results(by_label(places)).compared, ['lovasz', 'margin', 'ce']
+    )
 
 
 def main(*arguments):

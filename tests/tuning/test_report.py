@@ -5,9 +5,8 @@ import re
 import pytest
 from optuna.trial import TrialState
 
-from mmseg_margin.tuning.report import write_report
+from mmseg_margin.tuning.report import Task, write_report
 from mmseg_margin.tuning.study import SharedStudy
-from mmseg_margin.tuning.tune import Task
 from tests.tuning.conftest import FIRST, MARGIN, add_trial
 
 JACCARD, AUTHORS, PAPER = FIRST.values()
