@@ -154,5 +154,8 @@ def _kept(own: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """What a loss of some class keeps of the config's own loss."""
     searched = {*CHOICES, 'largest_offset', 'tau', 'upsilon', 'preset', 'type'}
     if registered_name(own) != kind:
-        return {k: own[k] for k in SHARED if k in own}
+        kept = {k: own[k] for k in SHARED if k in own}
+        # The config cannot say what becomes of absent classes.
+        absent = {'absent_class': 'zero'} if kind == CLASSES['margin'] else {}
+        return kept | absent
     return {k: v for k, v in own.items() if k not in searched}

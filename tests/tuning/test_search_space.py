@@ -100,6 +100,13 @@ def test_only_parameters_of_a_loss_are_tried():
     assert objectives == {*PARAMETERS}
 
 
+def test_absent_classes_matter_only_to_a_margin_loss_of_the_config():
+    settings = first_settings({'type': 'JaccardLoss'}, [900, 100, 0])
+    assert settings['margin']['largest_offset'] == pytest.approx(3.0)
+    loss = loss_with({'type': 'JaccardLoss'}, settings['margin'])
+    assert loss['absent_class'] == 'zero'
+
+
 @pytest.mark.parametrize(
     ('settings', 'counts', 'said'),
     [
