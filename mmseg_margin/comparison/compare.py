@@ -145,23 +145,23 @@ def _begin(
 ) -> None:
     """Write the config and the record of a run, unless it has begun."""
     path = folder / CONFIG_FILE
-    if (folder / RECORD_FILE).exists():
-        if not run.is_done() and Config.fromfile(path).load_from != start:
-            raise _another('init')
-        return
-    if start and '://' not in start and not Path(start).is_file():
-        raise MissingFileError(
-            f'The checkpoint {start} of --init does not exist: give the path '
-            'to a .pth file, in which {seed} may stand for the seed.'
+    if not path.exists():
+        whole = run_config(
+            cfg, run.objective, run.seed, folder, start, run.class_counts
         )
-    whole = run_config(
-        cfg, run.objective, run.seed, folder, start, run.class_counts
-    )
-    if predict:
-        whole.test_evaluator.output_dir = str(folder / PREDICTIONS)
-    folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, whole.pretty_text)
-    write_run(run, folder)
+        if start and '://' not in start and not Path(start).is_file():
+            raise MissingFileError(
+                f'The checkpoint {start} of --init does not exist: give the '
+                'path to a .pth file, in which {seed} may stand for the seed.'
+            )
+        if predict:
+            whole.test_evaluator.output_dir = str(folder / PREDICTIONS)
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(path, whole.pretty_text)
+    elif not run.is_done() and Config.fromfile(path).load_from != start:
+        raise _another('init')
+    if not (folder / RECORD_FILE).exists():
+        write_run(run, folder)
 
 
 def _keep_config(cfg: Config, path: Path) -> None:

@@ -1,5 +1,6 @@
 """The report of a search: one HTML page, and the same as Markdown."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -16,7 +17,9 @@ from mmseg_margin.report.pages import Block, Bold, Code, Page, Picture, Table
 from mmseg_margin.report.pictures import BLUE, GREY, RED, picture
 
 from .search_space import Setting, loss_with, setting_text, value_text
-from .study import SharedStudy
+from .study import SharedStudy, best_of
+
+Trials = Sequence[FrozenTrial]
 
 BEST_CONFIG = 'best_config.py'
 WARNINGS = (
@@ -52,7 +55,8 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
     """Write ``OUT/report/index.html`` and ``report.md`` with pictures."""
     folder = shared.out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
-    common = task.common
+    # Once, because other processes finish trials in the meantime.
+    trials, common = shared.trials, task.common
     tested = task.cfg.get('test_dataloader') or {}
     same_split = tested.get('dataset') == task.cfg.val_dataloader.dataset
     rows = {
@@ -67,42 +71,41 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
         'Tuning of the loss',
         f'{common["config"]}, {common["iterations"]:,} iterations, '
         f'seed {task.seed}',
-        summary(task, shared),
+        summary(task, trials),
         {
-            'Best setting': [best_table(task, shared)],
-            'All trials': [trial_table(shared)],
-            'What matters': _pictures(shared, folder),
-            'Commands': _commands(task, shared),
+            'Best setting': [best_table(task, trials)],
+            'All trials': [trial_table(trials)],
+            'What matters': _pictures(shared.study, trials, folder),
+            'Commands': _commands(task, trials, shared.out),
             'Settings': [settings],
         },
         WARNINGS if same_split else WARNINGS[:1],
     ).write(folder)
 
 
-def summary(task: Task, shared: SharedStudy) -> str:
+def summary(task: Task, trials: Trials) -> str:
     """The best trial against the first settings, in a sentence."""
-    best = shared.best
+    best, done = best_of(trials), [t for t in trials if t.state.is_finished()]
     if best is None:
         return 'No training has been finished yet.'
-    gains = zip(task.first, _gains(shared), strict=False)
+    gains = zip(task.first, _gains(trials), strict=False)
     texts = [f'{gain:.2f} above {name}' for name, gain in gains if gain]
     return (
-        f'The best of {len(shared.finished)} trials is trial {best} with a '
-        f'validation mIoU of {shared.trials[best].value:.2f}'
+        f'The best of {len(done)} trials is trial {best} with a validation '
+        f'mIoU of {trials[best].value:.2f}'
         f'{": " if texts else ""}{" and ".join(texts)}.'
     )
 
 
-def trial_table(shared: SharedStudy) -> Table:
+def trial_table(trials: Trials) -> Table:
     """Every trial with its setting and what came of it."""
-    trials = shared.trials
     columns = {'trial': [*map(str, range(len(trials)))]}
     for name in dict.fromkeys(name for t in trials for name in t.params):
         values = [trial.params.get(name, ABSENT) for trial in trials]
         columns[name] = [*map(value_text, values)]
     columns['mIoU'] = [*map(outcome_text, trials)]
-    if shared.best is not None:
-        columns['mIoU'][shared.best] = Bold(columns['mIoU'][shared.best])
+    if (best := best_of(trials)) is not None:
+        columns['mIoU'][best] = Bold(columns['mIoU'][best])
     return Table.of_columns(
         columns,
         'Validation mIoU in percent, on the whole split unless the training '
@@ -110,11 +113,11 @@ def trial_table(shared: SharedStudy) -> Table:
     )
 
 
-def best_table(task: Task, shared: SharedStudy) -> Table:
+def best_table(task: Task, trials: Trials) -> Table:
     """The first settings and the best, with what the best gained."""
-    tried = [*zip(task.first, shared.trials, _gains(shared), strict=False)]
-    if shared.best is not None:
-        tried.append(('the best', shared.trials[shared.best], None))
+    tried = [*zip(task.first, trials, _gains(trials), strict=False)]
+    if (best := best_of(trials)) is not None:
+        tried.append(('the best', trials[best], None))
     rows = [
         [
             name,
@@ -138,26 +141,23 @@ def outcome_text(trial: FrozenTrial) -> str:
     return trial.state.name.lower().replace('fail', 'failed')
 
 
-def _gains(shared: SharedStudy) -> list[float | None]:
+def _gains(trials: Trials) -> list[float | None]:
     """How much better the best is than every other whole training."""
-    best = max((trial.value or 0.0 for trial in _whole(shared)), default=0.0)
+    best = best_of(trials)
     return [
-        best - (trial.value or 0.0)
-        if trial.state == TrialState.COMPLETE and place != shared.best
+        (trials[best].value or 0.0) - (trial.value or 0.0)
+        if best not in (None, place) and trial.state == TrialState.COMPLETE
         else None
-        for place, trial in enumerate(shared.trials)
+        for place, trial in enumerate(trials)
     ]
 
 
-def _whole(shared: SharedStudy) -> list[FrozenTrial]:
-    return [t for t in shared.trials if t.state == TrialState.COMPLETE]
-
-
-def _commands(task: Task, shared: SharedStudy) -> list[Block]:
+def _commands(task: Task, trials: Trials, out: Path) -> list[Block]:
     blocks: list[Block] = ['The search:', Code(task.common['command'])]
-    if shared.best is None:
+    place = best_of(trials)
+    if place is None:
         return blocks
-    best = shared.trials[shared.best].params
+    best = trials[place].params
     settings = ','.join(
         f'{key}={value}'
         for key, value in loss_with(task.loss, best).items()
@@ -169,32 +169,36 @@ def _commands(task: Task, shared: SharedStudy) -> list[Block]:
         'with the best setting, and a comparison over several seeds, on the '
         'test split.',
         Code(
-            f'python -m mmseg_margin train {shared.out / BEST_CONFIG}\n'
+            f'python -m mmseg_margin train {out / BEST_CONFIG}\n'
             f'python -m mmseg_margin compare {task.cfg.filename} --seeds 3 '
             f'--losses ce tuned={best["objective"]}:{settings}'
         ),
     ]
 
 
-def _pictures(shared: SharedStudy, folder: Path) -> list[Block]:
+def _pictures(
+    study: optuna.Study, trials: Trials, folder: Path
+) -> list[Block]:
     """Optuna's own would leave out the trials that were stopped early."""
-    if shared.best is None:
+    whole = {
+        place: trial.value or 0.0
+        for place, trial in enumerate(trials)
+        if trial.state == TrialState.COMPLETE
+    }
+    if not whole:
         return ['There is nothing to draw yet.']
-    trials, whole = shared.trials, _whole(shared)
     with picture(folder / 'history.png', 8, 3.6) as figure:
         axes = figure.subplots()
         _scatter(axes, [*enumerate(trials)])
-        best = accumulate((trial.value or 0.0 for trial in whole), max)
-        places = [trials.index(trial) for trial in whole]
-        axes.step(
-            places, [*best], where='post', color=RED, label='best so far'
-        )
+        best = [*accumulate(whole.values(), max)]
+        line = axes.step([*whole], best, where='post', color=RED)[0]
+        line.set_label('best so far')
         axes.set(xlabel='trial', ylabel=AXIS)
         figure.legend(loc='outside right upper', frameon=False)
     _draw_slices(trials, folder / 'slices.png')
     importance: Block = 'There are too few trials to tell which matter most.'
     if len(whole) >= FEWEST_FOR_IMPORTANCE:
-        importance = _draw_importance(shared, folder / 'importance.png')
+        importance = _draw_importance(study, folder / 'importance.png')
     return [
         Picture(folder / 'history.png', 'The mIoU of each trial.'),
         Picture(folder / 'slices.png', 'The mIoU over each parameter.', True),
@@ -202,7 +206,7 @@ def _pictures(shared: SharedStudy, folder: Path) -> list[Block]:
     ]
 
 
-def _draw_slices(trials: list[FrozenTrial], path: Path) -> None:
+def _draw_slices(trials: Trials, path: Path) -> None:
     """The mIoU over each parameter, of the trials that have it."""
     space = {k: d for t in trials for k, d in t.distributions.items()}
     rows = -(-len(space) // COLUMNS)
@@ -227,12 +231,10 @@ def _draw_slices(trials: list[FrozenTrial], path: Path) -> None:
             _scatter(axes, points)
 
 
-def _draw_importance(shared: SharedStudy, path: Path) -> Picture:
+def _draw_importance(study: optuna.Study, path: Path) -> Picture:
     """The parameter that matters most on top."""
     evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_FRACTION)
-    found = optuna.importance.get_param_importances(
-        shared.study, evaluator=evaluator
-    )
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     with picture(path, 6, 2.6) as figure:
         axes = figure.subplots()
         axes.barh(list(found), list(found.values()), color=BLUE)

@@ -80,13 +80,7 @@ class SharedStudy:
 
     @property
     def best(self) -> int | None:
-        """The place of the best whole training among the trials."""
-        values = {
-            place: trial.value or 0.0
-            for place, trial in enumerate(self.trials)
-            if trial.state == TrialState.COMPLETE
-        }
-        return max(values, key=lambda place: values[place], default=None)
+        return best_of(self.trials)
 
     def folder(self, place: int) -> Path:
         """The work dir of a trial, by its place among the trials."""
@@ -178,6 +172,16 @@ class SharedStudy:
                 user_attrs={FIRST_NUMBER: trial.number, **kept},
             )
         )
+
+
+def best_of(trials: Sequence[FrozenTrial]) -> int | None:
+    """The place of the best whole training among the trials."""
+    values = {
+        place: trial.value or 0.0
+        for place, trial in enumerate(trials)
+        if trial.state == TrialState.COMPLETE
+    }
+    return max(values, key=lambda place: values[place], default=None)
 
 
 def _is_alone(file: IO) -> bool:

@@ -122,7 +122,7 @@ def tune(
         show_trial,
     )
     report = publish(task, shared)
-    show(summary(task, shared))
+    show(summary(task, shared.trials))
     show(f'The report is {report}')
     return shared
 
