@@ -6,7 +6,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmseg_margin.comparison.compare import compare, named_objectives
-from mmseg_margin.comparison.jobs import RunFailedError
+from mmseg_margin.comparison.processes import RunFailedError
 from mmseg_margin.comparison.report import write_report
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, tool
@@ -22,9 +22,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         nargs='+',
         default=list(OBJECTIVES),
         metavar='[NAME=]OBJECTIVE',
-        help='objectives, all named ones if not said; with settings of their '
-        'own as in margin:tau=20,form=paper, and with a name of your own as '
-        'in strong=margin:tau=20',
+        help='objectives (default: all named ones); with settings as in '
+        'margin:tau=20,log_base=e, and with a name of your own as in '
+        'strong=margin:tau=20',
     )
     parser.add_argument(
         '--seeds', type=int, default=3, help='trainings of each objective'
@@ -42,6 +42,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--jobs', type=int, default=1, help='trainings at the same time'
+    )
+    parser.add_argument(
+        '--fit-offsets',
+        action='store_true',
+        help='measure every network once more with fitted class offsets; '
+        'finished runs are not trained again',
     )
     add_config_options(parser)
     return parser.parse_args(argv)
@@ -61,6 +67,7 @@ def main(argv: list[str] | None = None) -> None:
             out,
             args.init,
             args.jobs,
+            args.fit_offsets,
         )
     except RunFailedError:
         _report(cfg, out)

@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from mmseg_margin.comparison.summary import load_summary
-from mmseg_margin.comparison.summary_report import write_summary
+from mmseg_margin.comparison.summary import write_summary
 from mmseg_margin.tooling.cli import report_errors
 
 
@@ -14,8 +13,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         'comparisons',
         nargs='+',
         metavar='[LABEL=]PLACE',
-        help='--out folder of compare, or the results.json of its report; '
-        'a label SCHEDULE/DATA gives each schedule a mean of its own',
+        help='--out folder of a comparison, or the results.json of its '
+        'report; a label SCHEDULE/DATA gives each schedule its own mean',
     )
     parser.add_argument(
         '--out',
@@ -29,8 +28,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    summary = load_summary(args.comparisons)
-    print(f'The summary is {write_summary(summary, args.out)}')
+    print(f'The summary is {write_summary(args.comparisons, args.out)}')
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Search the settings of the margin loss that suit a config's data set."""
+"""Search the loss and the settings that suit a config's data set."""
 
 import argparse
 from functools import partial

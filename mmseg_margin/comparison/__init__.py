@@ -1,8 +1,8 @@
 """Train one config under several objectives and compare them.
 
-Importing it registers what the runs of a comparison name in their configs.
+The import registers the hook and the metric that the configs of runs name.
 """
 
-from .measures import ClassIoUMetric, CurvesHook
+from .curves import ClassIoUMetric, CurvesHook
 
 __all__ = ['ClassIoUMetric', 'CurvesHook']

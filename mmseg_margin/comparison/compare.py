@@ -1,10 +1,12 @@
-"""From a config to its results: everything behind ``tools/compare.py``."""
+"""Trains a config under several objectives: behind ``tools/compare.py``."""
 
 import platform
 import re
 import shlex
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import mmengine
 import mmseg
@@ -16,21 +18,22 @@ from mmengine.registry import init_default_scope
 
 from mmseg_margin import version
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.losses.margin_calibration_loss import expand_preset
 from mmseg_margin.losses.objectives import parse_objective
-from mmseg_margin.losses.presets import written_out
 from mmseg_margin.stats import StatsCache, check_labels
 
-from .jobs import run_all
+from .processes import run_all
 from .records import (
+    COMMON,
     PREDICTIONS,
-    SETUP_FILE,
-    Setup,
-    read_json,
+    RECORD_FILE,
+    Run,
     run_folder,
-    write_record,
+    write_run,
 )
-from .runs import CONFIG_FILE, Run, run_config, training_iterations
+from .results import read_runs
+from .training import CONFIG_FILE, run_config, training_iterations
 
 # NAME=objective; the settings of an objective come after a colon.
 NAMED = re.compile(r'(?P<name>[^:=+]+)=(?P<objective>.+)', re.DOTALL)
@@ -62,52 +65,41 @@ def compare(
     out: Path,
     init: str | None = None,
     jobs: int = 1,
+    fit_offsets: bool = False,
 ) -> None:
     """Train and test every objective with every seed.
 
     What has been done before in the same folder is not done again, and
-    objectives and seeds can be added to it. In the checkpoint to start from,
-    ``init``, ``{seed}`` is replaced.
+    objectives, seeds and fitted offsets can be added to it. In the checkpoint
+    to start from, ``init``, ``{seed}`` is replaced.
     """
     for flag, number in (('--seeds', len(seeds)), ('--jobs', jobs)):
         if number < 1:
             raise SettingError(f'{flag} must be 1 or more.')
-    setup = make_setup(cfg, objectives, seeds, init)
+    common = describe(cfg, init)
     _keep_config(cfg, out / 'config.py')
-    with FileLock(out / 'lock'):
-        if (out / SETUP_FILE).exists():
-            setup = Setup(**read_json(out / SETUP_FILE)).with_more(setup)
-        write_record(setup, out / SETUP_FILE)
-    # Seed by seed, so that a comparison cut short is still a fair one.
-    runs = [
-        Run(name, objective, seed, run_folder(out, name, seed))
-        for seed in seeds
-        for name, objective in objectives.items()
-    ]
-    for run in runs:
-        if run.is_done:
-            continue
-        whole = run_config(cfg, run, init, setup.class_counts)
-        if run.seed == seeds[0]:
-            whole.test_evaluator.output_dir = str(run.folder / PREDICTIONS)
-        path = run.folder / CONFIG_FILE
-        # What an earlier version has begun goes on as it is.
-        if not path.exists() or (
-            Config.fromfile(path).load_from != whole.load_from
-        ):
-            _keep_config(whole, path)
-    run_all(runs, setup.iterations, jobs)
-
-
-def make_setup(
-    cfg: Config, objectives: dict[str, str], seeds: list[int], init: str | None
-) -> Setup:
-    """What all runs have in common; the labels are checked on the way."""
-    # What a preset means may change before the comparison is gone on with.
+    # In full, because a preset may mean something else in a later version.
     losses = {
-        name: [written_out(term) for term in parse_objective(objective)]
+        name: [expand_preset(term) for term in parse_objective(objective)]
         for name, objective in objectives.items()
     }
+    folders = []
+    with FileLock(out / 'lock'):
+        known = {(run.name, run.seed): run for run in read_runs(out)}
+        # Seed by seed, so that a comparison cut short is still a fair one.
+        for seed, name in product(seeds, objectives):
+            objective, terms = objectives[name], losses[name]
+            run = Run(len(known), name, seed, objective, terms, **common)
+            _check_fits(run, known)
+            folders.append(run_folder(out, name, seed))
+            run = known.setdefault((name, seed), run)
+            start = init and init.replace('{seed}', str(seed))
+            _begin(cfg, run, folders[-1], start, predict=seed == seeds[0])
+    run_all(folders, common['iterations'], jobs, fit_offsets)
+
+
+def describe(cfg: Config, init: str | None) -> dict[str, Any]:
+    """What runs of a config have in common; the labels are checked too."""
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     report = check_labels(
         cfg.train_dataloader.dataset, cfg.model, StatsCache()
@@ -115,11 +107,8 @@ def make_setup(
     report.raise_errors()
     metainfo = report.dataset.metainfo
     packages = (torch, mmseg, mmengine, np)
-    return Setup(
+    return dict(
         config=Path(cfg.filename).name,
-        objectives=objectives,
-        losses=losses,
-        seeds=dict.fromkeys(objectives, seeds),
         iterations=training_iterations(cfg),
         init=Path(init).name if init else None,
         classes=list(metainfo['classes']),
@@ -130,8 +119,49 @@ def make_setup(
             **{package.__name__: package.__version__ for package in packages},
             'mmseg_margin': version.__version__,
         },
-        commands=[shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])],
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     )
+
+
+def _check_fits(run: Run, known: dict[tuple[str, int], Run]) -> None:
+    """Raise if a run would not fit into a comparison."""
+    for other in known.values():
+        different = [k for k in COMMON if vars(run)[k] != vars(other)[k]]
+        if run.name == other.name and run.losses != other.losses:
+            different.append(f'objective called {run.name}')
+        if different:
+            raise _another(different[0])
+
+
+def _another(what: str) -> SettingError:
+    return SettingError(
+        f'The folder holds a comparison with another {what}: choose another '
+        '--out, or remove that folder to begin again.'
+    )
+
+
+def _begin(
+    cfg: Config, run: Run, folder: Path, start: str | None, predict: bool
+) -> None:
+    """Write the config and the record of a run, unless it has begun."""
+    path = folder / CONFIG_FILE
+    if not path.exists():
+        whole = run_config(
+            cfg, run.objective, run.seed, folder, start, run.class_counts
+        )
+        if start and '://' not in start and not Path(start).is_file():
+            raise MissingFileError(
+                f'The checkpoint {start} of --init does not exist: give the '
+                'path to a .pth file, in which {seed} may stand for the seed.'
+            )
+        if predict:
+            whole.test_evaluator.output_dir = str(folder / PREDICTIONS)
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(path, whole.pretty_text)
+    elif not run.is_done() and Config.fromfile(path).load_from != start:
+        raise _another('init')
+    if not (folder / RECORD_FILE).exists():
+        write_run(run, folder)
 
 
 def _keep_config(cfg: Config, path: Path) -> None:

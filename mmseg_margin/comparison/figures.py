@@ -3,6 +3,7 @@
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -10,46 +11,81 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmseg_margin.report.pictures import colours_of, picture, title_lines
-from mmseg_margin.terminal import drawable
+from mmseg_margin.report import pictures
+from mmseg_margin.report.pages import Block, Picture
+from mmseg_margin.report.pictures import picture, short, title_lines
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
-from .records import PREDICTIONS, RunResult, run_folder
-from .results import Comparison
+from .curves import PARTS
+from .records import FITTED_PREDICTIONS, PREDICTIONS, Run, run_folder
+from .results import Results
 
-# Train and validation share a colour, so their lines differ.
-LINES = {'train': ('--', 'training'), 'val': ('-', 'validation')}
-QUANTITIES = {'mIoU': 'mIoU in %', 'loss': 'loss'}
+COLOURS = {
+    'margin': pictures.RED,
+    'ce': pictures.BLACK,
+    'wce': pictures.SKY,
+    'focal': pictures.ORANGE,
+    'lovasz': pictures.BLUE,
+    'dice': pictures.GREEN,
+    'jaccard': pictures.PINK,
+}
+# Tol's colours, for all other objectives.
+SPARE = ('#882255', '#999933', '#332288', '#44AA99', '#777777')
+# The curves that share a panel, with their lines and labels.
+PANELS = {
+    'mIoU in %': {
+        'train_mIoU': ('--', 'training'),
+        'val_mIoU': ('-', 'validation'),
+    },
+    'loss': {'train_loss': ('--', ''), 'val_loss': ('-', '')},
+}
+PART_LINES = dict(zip(PARTS, ('-', '--', ':'), strict=True))
 IGNORED = 255
 WIDTH = 480
 MOSAIC_INCHES = 14.0
 
 
-def draw_curves(
-    comparison: Comparison, folder: Path
-) -> tuple[Path, dict[str, Path]] | None:
-    """A file with all objectives and one of each; None without curves."""
+def colours_of(names: list[str]) -> dict[str, str]:
+    """A colour for each objective; the common ones always have the same."""
+    spare = cycle(SPARE)
+    return {name: COLOURS.get(name) or next(spare) for name in names}
+
+
+def curve_blocks(results: Results, folder: Path) -> list[Block]:
+    """All objectives in one picture, and one picture of each."""
     colours = {
         name: colour
-        for name, colour in colours_of(comparison.names).items()
-        if any(any(run.curves.values()) for run in comparison.runs(name))
+        for name, colour in colours_of(results.names).items()
+        if any(any(run.curves.values()) for run in _runs(results, name))
     }
     if not colours:
-        return None
+        return ['No run has recorded any curves.']
     together = folder / 'curves.png'
     with picture(together, 6.4, 4.6) as figure:
         axes = figure.subplots()
         for name, colour in colours.items():
-            _draw(axes, comparison.runs(name), 'val_mIoU', colour, '-', name)
+            line = ('-', short(name), colour)
+            _draw(axes, _runs(results, name), 'val_mIoU', *line)
         axes.set_xlabel('iteration')
         axes.set_ylabel('validation mIoU in %')
         columns = 4 if max(map(len, colours)) < 16 else 1
         figure.legend(loc='outside lower center', ncols=columns, frameon=False)
-    single = {}
+    single = []
     for i, (name, colour) in enumerate(colours.items(), 1):
-        single[name] = folder / f'curves-{i}.png'
-        _draw_one(comparison.runs(name), name, colour, single[name])
-    return together, single
+        file = folder / f'curves-{i}.png'
+        _draw_one(_runs(results, name), name, colour, file)
+        single.append(Picture(file, f'{name}: mIoU and loss.'))
+    return [
+        'Means over the seeds; the bands are one standard deviation wide on '
+        'either side. The losses of different objectives have different units '
+        'and cannot be compared with each other.',
+        Picture(together, 'Validation mIoU of all objectives.'),
+        single,
+    ]
+
+
+def _runs(results: Results, name: str) -> list[Run]:
+    return [run for run in results.runs if run.name == name]
 
 
 def average_curve(
@@ -68,83 +104,84 @@ def average_curve(
     )
 
 
-def _draw_one(
-    runs: list[RunResult], name: str, colour: str, path: Path
-) -> None:
-    """The mIoU above the loss, each on training and validation images."""
-    with picture(path, 4.4, 4.6) as figure:
-        panels = figure.subplots(2, 1, sharex=True)
-        for axes, quantity in zip(panels, QUANTITIES, strict=True):
-            for split, (line, label) in LINES.items():
-                _draw(axes, runs, f'{split}_{quantity}', colour, line, label)
-            axes.set_ylabel(QUANTITIES[quantity])
-        panels[0].set_ylim(0, 100)
-        panels[0].set_title(title_lines(name), fontsize=11)
-        panels[0].legend(frameon=False)
-        panels[1].set_xlabel('iteration')
+def _draw_one(runs: list[Run], name: str, colour: str, path: Path) -> None:
+    """A panel for the mIoU, the loss, and the parts of the loss if any."""
+    kinds = {key: key.rpartition('.')[2] for run in runs for key in run.curves}
+    parts = {
+        curve: (PART_LINES[kind], curve)
+        for curve, kind in kinds.items()
+        if kind in PART_LINES
+    }
+    panels = PANELS | ({'parts of the loss': parts} if parts else {})
+    with picture(path, 4.4, 2.3 * len(panels)) as figure:
+        column = figure.subplots(len(panels), 1, sharex=True)
+        for axes, quantity in zip(column, panels, strict=True):
+            for curve, (line, label) in panels[quantity].items():
+                _draw(axes, runs, curve, line, label, colour)
+            axes.set_ylabel(quantity)
+        column[0].set_ylim(0, 100)
+        column[0].set_title(title_lines(name), fontsize=11)
+        column[-1].set_xlabel('iteration')
+        for axes in column[::2]:  # the panel of the loss has no labels
+            axes.legend(frameon=False, fontsize=8)
 
 
 def _draw(
-    axes: Any,
-    runs: list[RunResult],
-    curve: str,
-    colour: str,
-    line: str,
-    label: str,
+    axes: Any, runs: list[Run], curve: str, line: str, label: str, colour: str
 ) -> None:
     x, mean, deviation = average_curve([r.curves.get(curve, []) for r in runs])
-    style = dict(marker='.', color=colour, label=drawable(label))
-    axes.plot(x, mean, line, **style)
+    axes.plot(x, mean, line, marker='.', color=colour, label=label)
     band = (mean - deviation, mean + deviation)
     axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
 
 
 def draw_examples(
-    comparison: Comparison,
+    results: Results,
     out: Path,
     samples: Iterable[dict[str, Any]],
     folder: Path,
     rows: int = 4,
-) -> dict[str, Any] | None:
-    """A mosaic of the samples on which the objectives differ most.
-
-    Returns:
-        Its ``file``, the ``seed`` of its predictions and its ``images``.
-    """
-    setup = comparison.setup
-    seed = setup.all_seeds[0]
+) -> Picture | None:
+    """A mosaic of the samples on which the objectives differ most."""
+    seed, classes = results.seeds[0], results.runs[0].classes
+    kinds = {PREDICTIONS: '', FITTED_PREDICTIONS: ',fitted offsets'}
     folders = {
-        name: predicted
-        for name in setup.losses
-        if (predicted := run_folder(out, name, seed) / PREDICTIONS).is_dir()
+        name + kind: predicted
+        for name in results.names
+        for subfolder, kind in kinds.items()
+        if (predicted := run_folder(out, name, seed) / subfolder).is_dir()
     }
     examples = _examples(list(folders.values()), samples)
     chosen = heapq.nlargest(rows, examples, key=lambda each: each[0])
     if not chosen:
         return None
-    pictures = []
-    shown: set[int] = set()
-    for _, image, labels in chosen:
-        shown.update(*(np.unique(each).tolist() for each in labels))
-        painted = [paint(each, setup.palette) for each in labels]
-        with Image.open(image) as file:
+    palette, images = results.runs[0].palette, []
+    for _, path, labels in chosen:
+        with Image.open(path) as file:
             photo = np.asarray(file.convert('RGB'))
+        painted = [paint(each, palette) for each in labels]
         # By leaving out pixels: mixed colours would belong to no class.
         step = max(1, photo.shape[1] // WIDTH)
-        pictures.append([p[::step, ::step] for p in (photo, *painted)])
-    classes = sorted(shown & set(range(len(setup.classes))))
+        images.append([p[::step, ::step] for p in (photo, *painted)])
+    present = {k for _, _, labels in chosen for k in np.unique(labels)}
+    shown = [k for k in range(len(classes)) if k in present]
     path = folder / 'examples.png'
     draw_mosaic(
-        pictures,
+        images,
         ['image', *map(title_lines, folders), 'ground truth'],
-        [setup.classes[k] for k in classes],
-        [setup.palette[k] for k in classes],
+        [classes[k] for k in shown],
+        [palette[k] for k in shown],
         str(path),
         # Fewer inches make the letters of a wide mosaic larger.
-        column_inches=min(2.4, MOSAIC_INCHES / len(pictures[0])),
+        column_inches=min(2.4, MOSAIC_INCHES / len(images[0])),
     )
-    images = ', '.join(f'{image.stem} ({d:.1%})' for d, image, _ in chosen)
-    return {'file': path, 'seed': seed, 'images': images}
+    names = ', '.join(f'{image.stem} ({d:.1%})' for d, image, _ in chosen)
+    return Picture(
+        path,
+        f'Predictions with seed {seed} on the images where the objectives '
+        f'differ on most labelled pixels: {names}. White is ignored.',
+        wide=True,
+    )
 
 
 def _examples(
@@ -156,12 +193,12 @@ def _examples(
         files = [folder / f'{image.stem}.png' for folder in folders]
         if files and all(file.exists() for file in files):
             predictions = [np.asarray(Image.open(file)) for file in files]
-            share = disagreement(predictions, truth)
-            yield share, image, [*predictions, truth]
+            fraction = disagreement(predictions, truth)
+            yield fraction, image, [*predictions, truth]
 
 
 def disagreement(predictions: Sequence[NDArray], truth: NDArray) -> float:
-    """Share of the labelled pixels that not all predict the same."""
+    """Fraction of the labelled pixels that not all predict the same."""
     differs = np.any([each != predictions[0] for each in predictions], axis=0)
     labelled = truth != IGNORED
     return float(differs[labelled].mean()) if labelled.any() else 0.0

@@ -1,100 +1,108 @@
-"""What a comparison keeps on disk: its setup, and a result for each run."""
+"""A run of a comparison and the record that is kept of it on disk."""
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+import math
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import SettingError
 
-SETUP_FILE = 'comparison.json'
-RESULT_FILE = 'result.json'
+RECORD_FILE = 'record.json'
 PREDICTIONS = 'predictions'
-# What may differ between commands that add to the same comparison.
-OF_A_COMMAND = ('objectives', 'losses', 'seeds', 'versions', 'commands')
+FITTED_PREDICTIONS = 'predictions-fitted'
+# Begins the names of the figures that were measured with fitted offsets.
+FITTED = 'fitted '
+LONGEST_FOLDER = 80
+T = TypeVar('T')
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What was asked for, and what all runs have in common."""
+class Run:
+    """One objective trained with one seed; without metrics until it is done.
 
+    Metrics are in percent. Curves are lists of (iteration, value): loss and
+    mIoU on both splits, and the parts of a loss that reports any. ``fitted``
+    has ``offsets``, and ``metrics`` and ``class_iou`` with these offsets.
+    """
+
+    number: int  # its place in the comparison
+    name: str
+    seed: int
+    objective: str  # as it was typed
+    losses: list[dict[str, Any]]  # whose sum it is
     config: str  # the name of its file
-    objectives: dict[str, str]  # what was typed for each name
-    losses: dict[str, list[dict[str, Any]]]  # whose sum each name is
-    seeds: dict[str, list[int]]  # of each name
     iterations: int
-    init: str | None  # the checkpoint that all runs start from
+    init: str | None  # the checkpoint that training starts from
     classes: list[str]
     palette: list[list[int]]
     class_counts: list[int]  # labelled pixels of the training set
     versions: dict[str, str]
-    commands: list[str]  # one for each time something was added
-
-    @property
-    def start(self) -> str:
-        return self.init or 'the initialisation of the config'
-
-    @property
-    def all_seeds(self) -> list[int]:
-        return sorted({seed for each in self.seeds.values() for seed in each})
-
-    def with_more(self, added: 'Setup') -> 'Setup':
-        """Both together, if they are about the same."""
-        different = [
-            name
-            for name, value in vars(self).items()
-            if name not in OF_A_COMMAND and value != getattr(added, name)
-        ] + [
-            f'objective called {name}'
-            for name, terms in self.losses.items()
-            if terms != added.losses.get(name, terms)
-        ]
-        if different:
-            raise SettingError(
-                f'The folder holds a comparison with another {different[0]}: '
-                'choose another --out, or remove that folder to begin again.'
-            )
-        return replace(
-            added,
-            objectives=self.objectives | added.objectives,
-            losses=self.losses | added.losses,
-            seeds=self.seeds
-            | {
-                name: sorted({*seeds, *self.seeds.get(name, [])})
-                for name, seeds in added.seeds.items()
-            },
-            commands=list(dict.fromkeys(self.commands + added.commands)),
-        )
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """One objective trained with one seed, and tested.
-
-    Metrics are in percent. Curves are ``train_loss``, ``val_loss``,
-    ``train_mIoU`` and ``val_mIoU``, each a list of (iteration, value).
-    """
-
-    name: str
-    seed: int
-    metrics: dict[str, float]
-    class_iou: list[float | None]  # None for a class that is nowhere
+    command: str
+    metrics: dict[str, float] = field(default_factory=dict)
+    class_iou: list[float | None] = field(default_factory=list)
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    seconds_per_iteration: float = 0.0  # the median
-    peak_memory_mib: float = 0.0
+    seconds: float | None = None  # of an iteration, the median
+    memory: float | None = None  # the peak in MiB
+    fitted: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f'{self.name}, seed {self.seed}'
+
+    def is_done(self, fit: bool = False) -> bool:
+        """Whether nothing is left to measure, fitted offsets included."""
+        return bool(self.metrics) and not (fit and self.fitted is None)
+
+    @cached_property
+    def figures(self) -> dict[str, float]:
+        """Every finite figure: ``mIoU``, ``IoU/<class>``, ``fitted mIoU``."""
+        figures = {'seconds': self.seconds, 'memory': self.memory}
+        for prefix, found in (('', vars(self)), (FITTED, self.fitted or {})):
+            for name, value in found.get('metrics', {}).items():
+                figures[prefix + name] = value
+            for k, value in enumerate(found.get('class_iou', ())):
+                figures[f'{prefix}IoU/{k}'] = value
+        return {
+            name: value
+            for name, value in figures.items()
+            if value is not None and math.isfinite(value)
+        }
+
+
+# What all runs of a comparison have in common.
+COMMON = ['config', 'iterations', 'init', 'classes', 'palette', 'class_counts']
 
 
 def run_folder(out: Path, name: str, seed: int) -> Path:
-    """The work dir of one run; predictions are in a folder below it."""
-    return out / 'runs' / name.replace('/', '%2F') / f'seed-{seed}'
+    """The work dir of a run; any name makes a folder of a legal length."""
+    safe = re.sub(r'[^\w.,:=+-]|^\.', '%', name)
+    if safe != name or len(name.encode()) > LONGEST_FOLDER:
+        digest = hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()
+        safe = f'{safe.encode()[:40].decode(errors="ignore")}-{digest[:12]}'
+    return out / 'runs' / safe / f'seed-{seed}'
 
 
-def write_record(record: Setup | RunResult, path: Path) -> None:
-    """Write it whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps(asdict(record), indent=1))
+def write_run(run: Run, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(asdict(run), indent=1)
+    atomic_write_text(folder / RECORD_FILE, text)
 
 
-def read_json(path: Path) -> Any:
-    return json.loads(path.read_text('utf-8'))
+def read_run(folder: Path) -> Run:
+    return read_json(Run, folder / RECORD_FILE)
+
+
+def read_json(make: Callable[..., T], path: Path) -> T:
+    """Make what a JSON file holds, by name."""
+    try:
+        return make(**json.loads(path.read_text('utf-8')))
+    except (TypeError, ValueError) as error:
+        raise SettingError(
+            f'{path} is damaged or of another version ({error}): remove it, '
+            'and give the command that wrote it again.'
+        ) from error

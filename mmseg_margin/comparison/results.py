@@ -1,167 +1,156 @@
-"""What a comparison has found so far, read from its folder or one file."""
+"""The figures of one comparison or of several, as arrays."""
 
 import json
-import math
-import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import DataSetError, MissingFileError
-from mmseg_margin.report.numbers import MeanDifference, paired_difference
 
-from .records import (
-    RESULT_FILE,
-    SETUP_FILE,
-    RunResult,
-    Setup,
-    read_json,
-    run_folder,
-)
+from .records import COMMON, FITTED, RECORD_FILE, Run, read_json, read_run
 
 BASELINE = 'ce'
+MARGIN_LOSS = 'MarginCalibrationLoss'
 RESULTS_FILE = 'results.json'
-BySeed = dict[int, float]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The setup and the runs that have finished, by name and seed."""
+class Results:
+    """Runs that were asked for, finished or not, by label.
 
-    setup: Setup
-    results: dict[tuple[str, int], RunResult]
+    A label stands for a comparison and is ``DATA`` or ``SCHEDULE/DATA``.
+    Arrays have the shape (L, N, S) for L labels, N objectives (``names``) and
+    S seeds, with NaN for whatever is missing.
+    """
+
+    compared: dict[str, list[Run]]
+    names: list[str]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        return [run for runs in self.compared.values() for run in runs]
 
     @property
-    def names(self) -> list[str]:
-        return list(self.setup.losses)
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for run in self.runs})
 
     @property
-    def missing(self) -> dict[str, list[int]]:
+    def is_fitted(self) -> bool:
+        """Whether any run was measured with fitted offsets too."""
+        return any(run.fitted for run in self.runs)
+
+    def missing(self, label: str) -> dict[str, list[int]]:
         """Seeds without a result, for each objective that has any."""
-        missing = {
-            name: [s for s in seeds if (name, s) not in self.results]
-            for name, seeds in self.setup.seeds.items()
-        }
-        return {name: seeds for name, seeds in missing.items() if seeds}
+        missing: dict[str, list[int]] = {}
+        for run in self.compared[label]:
+            if not run.is_done():
+                missing.setdefault(run.name, []).append(run.seed)
+        return missing
 
-    @property
-    def margin_losses(self) -> dict[str, dict[str, Any]]:
-        """The margin losses among the terms of the objectives, by name."""
-        return {
-            name: term
-            for name, terms in self.setup.losses.items()
-            for term in terms
-            if term['type'] == 'MarginCalibrationLoss'
-        }
+    def terms(self, *kinds: str) -> dict[str, dict[str, Any]]:
+        """The loss configs of some classes, by the name of the objective."""
+        terms = ((run.name, term) for run in self.runs for term in run.losses)
+        return {name: term for name, term in terms if term['type'] in kinds}
 
-    @property
-    def class_order(self) -> list[int]:
-        """Class indices, most frequent first."""
-        counts = -np.array(self.setup.class_counts)
-        return np.argsort(counts, kind='stable').tolist()
+    def values(self, figure: str = 'mIoU') -> NDArray:
+        """A figure of every run, (L, N, S)."""
+        shape = len(self.compared), len(self.names), len(self.seeds)
+        values = np.full(shape, np.nan)
+        names = {name: place for place, name in enumerate(self.names)}
+        seeds = {seed: place for place, seed in enumerate(self.seeds)}
+        for i, runs in enumerate(self.compared.values()):
+            for run in runs:
+                if run.name in names and figure in run.figures:
+                    place = i, names[run.name], seeds[run.seed]
+                    values[place] = run.figures[figure]
+        return values
 
-    def runs(self, name: str) -> list[RunResult]:
-        return [run for key, run in self.results.items() if key[0] == name]
+    def differences(self, figure: str = 'mIoU') -> NDArray:
+        """To the baseline with the same seed, (L, N, S)."""
+        values = self.values(figure)
+        if BASELINE not in self.names:
+            return np.full_like(values, np.nan)
+        return values - values[:, [self.names.index(BASELINE)]]
 
-    def metric(self, name: str, metric: str) -> BySeed:
-        """A metric of every run that has it."""
-        return self._by_seed(name, lambda run: run.metrics.get(metric))
+    def gains(self) -> NDArray:
+        """What fitted offsets add to the mIoU, (L, N, S)."""
+        return self.values(f'{FITTED}mIoU') - self.values()
 
-    def class_iou(self, name: str, index: int) -> BySeed:
-        """A class's IoU of every run that has it."""
-        return self._by_seed(name, lambda run: run.class_iou[index])
+    def ranks(self) -> NDArray:
+        """Average rank by mean mIoU over the comparisons, (N,)."""
+        means = mean_over_seeds(self.values())
+        ranks = rankdata(-means, axis=1, nan_policy='omit')
+        return mean_over_seeds(ranks.T)
 
-    def means(self, metric: str = 'mIoU') -> dict[str, float]:
-        """Its mean over the seeds, of every objective that has one."""
-        return {
-            name: statistics.fmean(values.values())
-            for name in self.names
-            if (values := self.metric(name, metric))
-        }
-
-    def ranks(self) -> dict[str, float]:
-        """The place of every objective by its mean mIoU."""
-        means = self.means()
-        places = rankdata([-mean for mean in means.values()]).tolist()
-        return dict(zip(means, places, strict=True))
-
-    def difference(
-        self, name: str, metric: str = 'mIoU'
-    ) -> MeanDifference | None:
-        """To the baseline, seed by seed; None if they share no seed."""
-        return paired_difference(
-            self.metric(name, metric), self.metric(BASELINE, metric)
-        )
-
-    def seconds(self, name: str) -> float | None:
-        """Median over the runs of the seconds of an iteration."""
-        # 0 is not measured.
-        found = [r.seconds_per_iteration for r in self.runs(name)]
-        return statistics.median(filter(None, found)) if any(found) else None
-
-    def memory(self, name: str) -> float | None:
-        """The largest of the runs' peaks, in MiB."""
-        return max((r.peak_memory_mib for r in self.runs(name)), default=None)
-
-    def _by_seed(
-        self, name: str, value_of: Callable[[RunResult], float | None]
-    ) -> BySeed:
-        return {
-            run.seed: value
-            for run in self.runs(name)
-            if (value := value_of(run)) is not None and math.isfinite(value)
-        }
+    def costs(
+        self, figure: str, reduce: Callable[..., NDArray]
+    ) -> tuple[NDArray, NDArray]:
+        """A cost over the seeds, and its ratio to the baseline's, (L, N)."""
+        found = np.ma.masked_invalid(self.values(figure))
+        costs = np.ma.filled(reduce(found, axis=-1), np.nan)
+        if BASELINE not in self.names:
+            return costs, np.full_like(costs, np.nan)
+        return costs, costs / costs[:, [self.names.index(BASELINE)]]
 
 
-def ratio_to_baseline(
-    cost: Callable[[str], float | None], name: str
-) -> float | None:
-    """The seconds or the memory of an objective to those of the baseline."""
-    own, baseline = cost(name), cost(BASELINE)
-    return own / baseline if own and baseline else None
+def mean_over_seeds(values: NDArray) -> NDArray:
+    """The mean over the last axis of what is there, NaN for nothing."""
+    found = np.ma.masked_invalid(values)
+    return np.ma.filled(found.mean(axis=-1), np.nan)
 
 
-def load_comparison(place: Path) -> Comparison:
-    """Read every result that a folder, or a file of results, has."""
+def read_runs(place: Path) -> list[Run]:
+    """The runs in a folder or a file, in the order they were asked for."""
     if place.is_file():
-        content = read_json(place)
-        setup = Setup(**content['setup'])
-        runs = [RunResult(**run) for run in content['runs']]
-        return Comparison(setup, {(run.name, run.seed): run for run in runs})
-    if not (place / SETUP_FILE).is_file():
-        raise MissingFileError(
-            f'{place} holds no comparison: give the --out folder of '
-            f'a comparison, or a {RESULTS_FILE} of its report.'
-        )
-    setup = Setup(**read_json(place / SETUP_FILE))
-    results = {}
-    for name, seeds in setup.seeds.items():
-        for seed in seeds:
-            path = run_folder(place, name, seed) / RESULT_FILE
-            if path.exists():
-                results[name, seed] = result = RunResult(**read_json(path))
-                found, classes = len(result.class_iou), len(setup.classes)
-                if found != classes:
-                    raise DataSetError(
-                        f'{path} has the IoU of {found} classes and the '
-                        f'comparison {classes}: it is from another '
-                        'comparison, so remove it.'
-                    )
-    return Comparison(setup, results)
+        return read_json(_runs_of_file, place)
+    paths = place.glob(f'runs/*/*/{RECORD_FILE}')
+    runs = [read_run(path.parent) for path in paths]
+    return sorted(runs, key=lambda run: run.number)
 
 
-def save_comparison(comparison: Comparison, path: Path) -> None:
-    """All results as one small file, a line for each run."""
-    texts = map(json.dumps, map(asdict, comparison.results.values()))
-    rounded = [
-        json.loads(text, parse_float=lambda number: round(float(number), 4))
-        for text in texts
-    ]
-    setup = json.dumps(asdict(comparison.setup))
-    lines = ',\n'.join(map(json.dumps, rounded))
-    atomic_write_text(path, f'{{"setup": {setup},\n"runs": [\n{lines}\n]}}\n')
+def load_results(places: Mapping[str, Path]) -> Results:
+    """Read comparisons from folders or files, by their labels."""
+    compared = {label: read_runs(place) for label, place in places.items()}
+    for label, runs in compared.items():
+        if not runs:
+            raise MissingFileError(
+                f'{places[label]} holds no comparison: give the --out folder '
+                f'of a comparison, or a {RESULTS_FILE} of its report.'
+            )
+        classes = len(runs[0].classes)
+        for run in runs:
+            if run.is_done() and len(run.class_iou) != classes:
+                raise DataSetError(
+                    f'{places[label]}: {run} has the IoU of '
+                    f'{len(run.class_iou)} classes and the comparison '
+                    f'{classes}: it is from another one, so remove its '
+                    f'{RECORD_FILE}.'
+                )
+    names = [run.name for runs in compared.values() for run in runs]
+    return Results(compared, list(dict.fromkeys(names)))
+
+
+def save_runs(runs: list[Run], path: Path) -> None:
+    """All runs in one small file, a line for each."""
+    common = json.dumps({key: vars(runs[0])[key] for key in COMMON})
+    lines = []
+    for run in runs:
+        own = {k: v for k, v in asdict(run).items() if k not in COMMON}
+        # To four digits.
+        text = json.dumps(own)
+        own = json.loads(text, parse_float=lambda x: round(float(x), 4))
+        lines.append(json.dumps(own))
+    all_lines = ',\n'.join(lines)
+    text = f'{{"common": {common},\n"runs": [\n{all_lines}\n]}}\n'
+    atomic_write_text(path, text)
+
+
+def _runs_of_file(common: dict, runs: list[dict]) -> list[Run]:
+    return [Run(**common, **run) for run in runs]

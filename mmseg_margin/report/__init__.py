@@ -1,1 +1,1 @@
-"""What comparisons and searches write their reports with."""
+"""Numbers, pictures and pages of the reports of comparisons and searches."""

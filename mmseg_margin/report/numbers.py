@@ -1,10 +1,11 @@
-"""Means, differences with their intervals, and how a reader sees them."""
+"""Means, differences with their intervals, and both as text."""
 
 import math
-import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student_t
 
 from .pages import Bold
@@ -37,64 +38,62 @@ class MeanDifference(NamedTuple):
         return f'[{signed(self.low)}, {signed(self.high)}]'
 
 
-def paired_difference(
-    values: Mapping[int, float], baseline: Mapping[int, float]
-) -> MeanDifference | None:
-    """Compare what both have, by its seed; None if they share none."""
-    return mean_difference(
-        [values[s] - baseline[s] for s in values if s in baseline]
-    )
-
-
-def mean_difference(differences: Sequence[float]) -> MeanDifference | None:
-    """The mean and Student's interval of it; None for nothing."""
-    n = len(differences)
-    if not n:
+def mean_difference(differences: ArrayLike) -> MeanDifference | None:
+    """Mean and Student's t interval of all that is finite, if anything is."""
+    found = _finite(differences)
+    if not found.size:
         return None
-    mean = statistics.fmean(differences)
-    if n == 1:
-        return MeanDifference(mean, None, None, n)
-    error = statistics.stdev(differences) / math.sqrt(n)
-    half = float(student_t.ppf((1 + CONFIDENCE) / 2, n - 1)) * error
-    return MeanDifference(mean, mean - half, mean + half, n)
+    mean = float(found.mean())
+    if found.size == 1:
+        return MeanDifference(mean, None, None, 1)
+    error = found.std(ddof=1) / math.sqrt(found.size)
+    half = float(student_t.ppf((1 + CONFIDENCE) / 2, found.size - 1) * error)
+    return MeanDifference(mean, mean - half, mean + half, found.size)
 
 
 def signed(value: float) -> str:
     return f'{value:+.2f}'.replace('-', MINUS)
 
 
-def difference_text(difference: MeanDifference | None) -> str:
-    """The mean above its interval; a dash for nothing."""
-    if difference is None:
-        return ABSENT
-    return f'{signed(difference.mean)}\n{difference.interval_text}'.strip()
+def difference_cells(rows: Iterable[ArrayLike]) -> list[str]:
+    """Each mean above its interval, bold where that excludes 0."""
+    cells = []
+    for difference in map(mean_difference, rows):
+        text = ABSENT
+        if difference:
+            interval = difference.interval_text
+            text = f'{signed(difference.mean)}\n{interval}'.strip()
+        cells.append(Bold(text) if difference and difference.sign else text)
+    return cells
 
 
-def mean_text(values: Collection[float]) -> str:
-    """``mean ± deviation``; a dash for nothing."""
-    if not values:
-        return ABSENT
-    mean = f'{statistics.fmean(values):.2f}'
-    if len(values) == 1:
-        return mean
-    return f'{mean} ± {statistics.stdev(values):.2f}'
+def mean_cells(rows: Iterable[ArrayLike]) -> list[str]:
+    """``mean ± deviation`` of each row, the largest mean in bold."""
+    found = [_finite(row) for row in rows]
+    means = [v.mean() if v.size else math.nan for v in found]
+    deviations = [
+        f' ± {v.std(ddof=1):.2f}' if v.size > 1 else '' for v in found
+    ]
+    texts = map(''.join, zip(number_cells(means), deviations, strict=True))
+    return embolden_best([*texts], means)
 
 
-def mean_cells(columns: Sequence[Collection[float]]) -> list[str]:
-    """The means of several, of which the best stands out."""
-    means = [statistics.fmean(each) if each else None for each in columns]
-    return embolden_best([mean_text(each) for each in columns], means)
+def number_cells(values: Iterable[float], digits: str = '.2f') -> list[str]:
+    return [f'{v:{digits}}' if math.isfinite(v) else ABSENT for v in values]
 
 
-def embolden_best(
-    cells: Sequence[str], values: Sequence[float | None]
-) -> list[str]:
-    """The largest stands out, and what looks equal to it with two digits."""
-    shown = [None if value is None else round(value, 2) for value in values]
-    present = [value for value in shown if value is not None]
-    if len(present) < 2:
+def embolden_best(cells: Sequence[str], values: ArrayLike) -> list[str]:
+    """Bold for the largest value, and for any that rounds to the same."""
+    shown = np.round(np.asarray(values, dtype=np.float64), 2)
+    if np.isfinite(shown).sum() < 2:
         return list(cells)
+    best = np.nanmax(shown)
     return [
-        Bold(cell) if value == max(present) else cell
+        Bold(cell) if value == best else cell
         for cell, value in zip(cells, shown, strict=True)
     ]
+
+
+def _finite(values: ArrayLike) -> NDArray:
+    array = np.asarray(values, dtype=np.float64)
+    return array[np.isfinite(array)]

@@ -1,14 +1,14 @@
 """Writes a report as one HTML page, and the same as Markdown.
 
-What a report says stands in ``templates/<report>.txt``, how it looks in
-``page.html`` and ``page.md``. Whatever is put into them is plain text and
-shows as it is, because names of classes and objectives come from outside.
+Names of classes and objectives come from outside, so whatever a page holds is
+plain text and is escaped by the templates.
 """
 
 import base64
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,41 +23,66 @@ SPECIAL = re.compile(r'[\\`*\[\]|~#$]|(?<!\w)_|_(?!\w)')
 
 
 class Bold(str):
-    """A table cell that stands out."""
+    """A table cell that is set in bold."""
 
     __slots__ = ()
 
 
-class Table(NamedTuple):
-    """Texts; the first of each row names it. A cell may have several lines."""
+class Code(str):
+    """Lines that are shown as they are."""
 
-    header: list[str]
-    rows: list[list[str]]
+    is_code = True
+
+
+class Table(NamedTuple):
+    """Cells as text, with line breaks or bold; the first of a row names it."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ''
     numeric: bool = True
 
     @classmethod
-    def of_columns(cls, columns: Mapping[str, Iterable[str]]) -> 'Table':
-        """From columns, by what stands above them."""
+    def of_columns(
+        cls, columns: Mapping[str, Iterable[str]], caption: str = ''
+    ) -> 'Table':
         rows = zip(*columns.values(), strict=True)
-        return cls(list(columns), [list(row) for row in rows])
+        return cls(list(columns), [list(row) for row in rows], caption)
 
 
-def write_pages(folder: Path, report: str, **values: Any) -> Path:
-    """Write ``index.html`` and ``report.md``; return the former's path.
+class Picture(NamedTuple):
+    """A PNG file in the folder of the page."""
 
-    The pictures are in the folder. The report names the template, which needs
-    the values, and a ``summary`` and ``warnings`` if it does not set them.
-    """
-    page = folder / 'index.html'
-    for look, path, escape in (
-        ('page.md', folder / 'report.md', escape_markdown),
-        ('page.html', page, html.escape),
-    ):
-        template = _environment(escape).get_template(f'{report}.txt')
-        text = template.render(page=look, titles=[], **values)
-        text = re.sub(r'\n{3,}', '\n\n', text.strip()) + '\n'
-        atomic_write_text(path, text)
-    return page
+    file: Path
+    caption: str
+    wide: bool = False
+
+
+# A string is a paragraph, a list of pictures a gallery.
+Block = str | Code | Table | Picture | list[Picture] | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report: its sections by their titles."""
+
+    title: str
+    subtitle: str
+    summary: str
+    sections: Mapping[str, Iterable[Block]]
+    warnings: Sequence[str] = field(default_factory=list)
+
+    def write(self, folder: Path) -> Path:
+        """Write ``report.md`` and ``index.html``; return the latter."""
+        for name, template, escape in (
+            ('report.md', 'page.md', escape_markdown),
+            ('index.html', 'page.html', html.escape),
+        ):
+            page = folder / name
+            look = _environment(escape).get_template(template)
+            text = re.sub(r'\n{3,}', '\n\n', look.render(vars(self)).strip())
+            atomic_write_text(page, f'{text}\n')
+        return page
 
 
 def escape_markdown(text: str) -> str:
@@ -84,20 +109,17 @@ def _environment(escape: Callable[[str], str]) -> Environment:
     environment.tests['bold'] = lambda cell: isinstance(cell, Bold)
     environment.filters.update(
         anchor=lambda title: re.sub(r'\W+', '-', title.lower()).strip('-'),
-        # A name may break after its signs.
+        # A name may break after its punctuation.
         breakable=lambda name: Markup(
             re.sub('[:,=_]', r'\g<0><wbr>', str(escaped(name)))
         ),
-        data_address=_data_address,
+        data_address=lambda file: (
+            'data:image/png;base64,'
+            + base64.b64encode(file.read_bytes()).decode()
+        ),
         lines=lambda cell, separator: Markup(separator).join(
             map(escaped, cell.splitlines())
         ),
-        one_line=lambda text: Markup(' '.join(text.split())),
         verbatim=lambda line: Markup(printable(line)),
     )
     return environment
-
-
-def _data_address(picture: Path) -> str:
-    data = base64.b64encode(picture.read_bytes()).decode()
-    return f'data:image/png;base64,{data}'

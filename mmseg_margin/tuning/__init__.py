@@ -1,9 +1,7 @@
-"""Find the settings of the margin loss that suit a data set."""
+"""Find the loss and its settings that suit a data set."""
 
 from importlib.util import find_spec
 
-# Before any module that imports it, so that a missing one is said in a
-# sentence.
 if find_spec('optuna') is None:
     raise SystemExit(
         'error: Tuning needs Optuna, which is not installed: '

@@ -1,150 +1,161 @@
-"""What is tuned, where the search starts, and what it tries next."""
+"""What is searched, and which settings are tried first."""
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import optuna
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
     FloatDistribution,
 )
-from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import TPESampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import Trial
 
+from mmseg_margin.config_tools import registered_name
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses.presets import PRESETS, SCALES, settings_of_config
+from mmseg_margin.functional import OffsetSettings
+from mmseg_margin.losses.margin_calibration_loss import expand_preset
+from mmseg_margin.losses.objectives import parse_objective
 
 Setting = dict[str, Any]
 Space = dict[str, BaseDistribution]
 
-OF_ALL = ('log_base', 'class_weight', 'largest_offset')
-# What each form is tuned by, so that nothing is tried that has no effect.
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    'paper': ('pos_weight', 'focus', *OF_ALL),
-    'target': ('pos_weight', 'focus', *OF_ALL),
-    'softmax': ('focus', *OF_ALL),
-    'jaccard': ('log_share', 'log_delay', 'memory', 'batch_share', *OF_ALL),
+# The losses that are searched, and the parameters of each.
+PARAMETERS = {
+    'jaccard': ('ce_weight', 'ce_ramp', 'class_weight'),
+    'margin': (
+        'pos_weight',
+        'log_base',
+        'class_mean',
+        'class_weight',
+        'largest_offset',
+        'upsilon',
+    ),
 }
+CLASSES = {'jaccard': 'JaccardLoss', 'margin': 'MarginCalibrationLoss'}
+# The first choice of each is the default of the loss.
 CHOICES: dict[str, tuple] = {
-    'form': tuple(PARAMETERS),
-    'pos_weight': (1.0, 'num_classes'),
-    'focus': (0.0, 1.0, 2.0),
-    'log_share': (0.0, 0.3, 1.0),
-    'log_delay': (0.0, 2.0),
-    'memory': (0.0, 0.9, 0.98),
-    'batch_share': (0.0, 0.5, 1.0),
-    'log_base': (2, 'e'),
+    'objective': tuple(PARAMETERS),
+    'ce_weight': (1.0, 0.3, 0.0),
+    'ce_ramp': (2.0, 0.0),
     'class_weight': (None, 0.15, 'sqrt'),
+    'pos_weight': (1.0, 'num_classes'),
+    'log_base': (2, 'e'),
+    'class_mean': (False, True),
 }
-# A scale, so it is searched by factors.
+# Searched by factors; an offset of 0.01 has the effect of none.
 LARGEST_OFFSET = (0.01, 10.0)
+# Tried in this order, the most valuable first.
+FIRST = ('jaccard', 'margin-authors', 'margin')
+# What both losses have, and a trial keeps of the config's own loss.
+SHARED = ('avg_non_ignore', 'backend', 'reduction')
 
 
-def setting_of(loss: dict[str, Any], class_counts: Sequence[int]) -> Setting:
-    """The tuned parameters of a loss config, its defaults included."""
-    own, offsets, class_weight = settings_of_config(loss)
-    if isinstance(class_weight, (list, tuple)):
+def setting_of(
+    loss: Mapping[str, Any], class_counts: Sequence[int]
+) -> Setting:
+    """The searched parameters of a loss config, its defaults included.
+
+    Raises:
+        SettingError: If Algorithm 1 has no offsets for this loss.
+    """
+    loss = expand_preset(loss)
+    name = next(k for k, v in CLASSES.items() if v == registered_name(loss))
+    if isinstance(loss.get('class_weight'), (list, tuple)):
         raise SettingError(
             'The config gives class_weight as a list, which cannot be tuned: '
             "name a method there, for example class_weight='sqrt'."
         )
-    # An absent class may be an error to the training; here it has no offset.
-    offsets = replace(offsets, absent_class='zero')
-    largest = float(max(offsets.offsets(class_counts).rho_0k))
-    # Factors do not reach 0, and so small an offset is none.
-    largest = largest or LARGEST_OFFSET[0]
-    values = asdict(own) | dict(
-        class_weight=class_weight, largest_offset=largest
-    )
-    return {name: values[name] for name in ('form', *PARAMETERS[own.form])}
+    values = {**{key: CHOICES[key][0] for key in CHOICES}, **loss}
+    if name == 'margin':
+        known = [field.name for field in fields(OffsetSettings)]
+        given = {key: loss[key] for key in known if key in loss}
+        settings = OffsetSettings(**given)
+        largest = float(max(settings.offsets(class_counts).rho_0k))
+        values['largest_offset'] = max(largest, LARGEST_OFFSET[0])
+        values['upsilon'] = settings.upsilon
+    return {'objective': name, **{k: values[k] for k in PARAMETERS[name]}}
 
 
-def starting_points(
-    loss: dict[str, Any], class_counts: Sequence[int]
+def first_settings(
+    own: Mapping[str, Any], class_counts: Sequence[int]
 ) -> dict[str, Setting]:
-    """Every preset, and the config's own setting if it is another."""
-    losses = {f'preset {name}': {'preset': name} for name in PRESETS}
-    starts: dict[str, Setting] = {}
-    for name, each in {**losses, "the config's own": loss}.items():
-        setting = setting_of(each, class_counts)
-        if setting not in starts.values():
-            starts[name] = setting
-    return starts
+    """The named objectives, and the config's own setting if it is another."""
+    losses = {name: parse_objective(name)[0] for name in FIRST}
+    losses["the config's own"] = dict(own)
+    settings: dict[str, Setting] = {}
+    for name, loss in losses.items():
+        kept = _kept(own, registered_name(loss))
+        setting = setting_of({**kept, **loss}, class_counts)
+        if setting not in settings.values():
+            settings[name] = setting
+    return settings
 
 
-def loss_with(loss: dict[str, Any], setting: Setting) -> dict[str, Any]:
-    """A loss config with another setting, and nothing of its own one."""
-    tuned = {*CHOICES, *SCALES}
-    return {k: v for k, v in loss.items() if k not in tuned} | setting
+def loss_with(own: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+    """A loss config with a setting; what is not searched is the config's."""
+    kind = CLASSES[setting['objective']]
+    given = {k: v for k, v in setting.items() if k != 'objective'}
+    return {**_kept(own, kind), 'type': kind, **given}
 
 
-def search_space(starts: Sequence[Setting]) -> Space:
-    """All choices and ranges, widened to hold the starting points."""
-    space: Space = {}
-    for name, choices in CHOICES.items():
-        own = [start[name] for start in starts if name in start]
-        space[name] = CategoricalDistribution(
-            tuple(dict.fromkeys([*choices, *own]))
+def search_space(
+    settings: Sequence[Setting], class_counts: Sequence[int]
+) -> Space:
+    """All choices and ranges, widened to hold the first settings."""
+    found = {
+        name: [setting[name] for setting in settings if name in setting]
+        for name in (*CHOICES, 'largest_offset', 'upsilon')
+    }
+    space: Space = {
+        name: CategoricalDistribution(
+            tuple(dict.fromkeys([*choices, *found[name]]))
         )
-    offsets = [*LARGEST_OFFSET, *(start['largest_offset'] for start in starts)]
-    space['largest_offset'] = FloatDistribution(
-        min(offsets), max(offsets), log=True
-    )
+        for name, choices in CHOICES.items()
+    }
+    # The smallest upsilon for which every mu_k is positive.
+    counts = np.asarray(class_counts, float)
+    smallest = (counts / counts.sum() / np.sqrt(counts.sum() - counts)).max()
+    for name, ends in (
+        ('largest_offset', LARGEST_OFFSET),
+        ('upsilon', (1.1 * smallest, 1.0)),
+    ):
+        values = (*ends, *found[name])
+        space[name] = FloatDistribution(min(values), max(values), log=True)
     return space
 
 
-def propose(
-    trials: Sequence[FrozenTrial], starts: Sequence[Setting], seed: int
-) -> FrozenTrial:
-    """What to try after these trials: first the starting points.
-
-    The same trials give the same answer, in whatever process.
-    """
-    space, number = search_space(starts), len(trials)
-    if number < len(starts):
-        setting = starts[number]
-    else:
-        setting = _sample(trials, space, seed)
-    return create_trial(
-        state=TrialState.RUNNING,
-        params=setting,
-        distributions={name: space[name] for name in setting},
-    )
-
-
-def _sample(trials: Sequence[FrozenTrial], space: Space, seed: int) -> Setting:
-    words = np.random.SeedSequence((seed, len(trials))).generate_state(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', ExperimentalWarning)
-        sampler = TPESampler(
-            seed=int(words[0]),
-            multivariate=True,
-            # The forms have different parameters.
-            group=True,
-            # Processes that run at the same time shall not try the same.
-            constant_liar=True,
-        )
-    sketch = optuna.create_study(direction='maximize', sampler=sampler)
-    sketch.add_trials(trials)
-    trial = sketch.ask({'form': space['form']})
-    for name in PARAMETERS[trial.params['form']]:
+def suggest(trial: Trial, space: Space) -> Setting:
+    """The setting of a trial: only what its loss has."""
+    setting: Setting = {}
+    names = ['objective']
+    for name in names:
         match space[name]:
             case CategoricalDistribution(choices=choices):
-                trial.suggest_categorical(name, choices)
+                setting[name] = trial.suggest_categorical(name, choices)
             case FloatDistribution(low=low, high=high):
-                trial.suggest_float(name, low, high, log=True)
-    return trial.params
+                setting[name] = trial.suggest_float(name, low, high, log=True)
+        if name == 'objective':
+            names += PARAMETERS[setting[name]]
+    return setting
+
+
+def setting_text(setting: Mapping[str, Any]) -> str:
+    """``objective=margin, pos_weight=1, ...``"""
+    return ', '.join(f'{k}={value_text(v)}' for k, v in setting.items())
 
 
 def value_text(value: Any) -> str:
     return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
-def setting_text(setting: Setting) -> str:
-    """``form=paper, focus=2, ...``"""
-    return ', '.join(f'{k}={value_text(v)}' for k, v in setting.items())
+def _kept(own: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What a loss of some class keeps of the config's own loss."""
+    searched = {*CHOICES, 'largest_offset', 'tau', 'upsilon', 'preset', 'type'}
+    if registered_name(own) != kind:
+        kept = {k: own[k] for k in SHARED if k in own}
+        # The config cannot say what becomes of absent classes.
+        absent = {'absent_class': 'zero'} if kind == CLASSES['margin'] else {}
+        return kept | absent
+    return {k: v for k, v in own.items() if k not in searched}

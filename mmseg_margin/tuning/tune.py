@@ -1,26 +1,68 @@
-"""From a config to its best margin loss: all behind ``tools/tune.py``."""
+"""From a config to its best loss: everything behind ``tools/tune.py``."""
 
+import contextlib
 import copy
+import gc
 import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mmengine.config import Config
-from optuna.trial import TrialState
+import optuna
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+from optuna.trial import Trial
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.comparison.compare import make_setup
+from mmseg_margin.comparison import CurvesHook
+from mmseg_margin.comparison.compare import describe
+from mmseg_margin.comparison.training import run_config, train_and_test
+from mmseg_margin.config_tools import add_hook, as_list, registered_name
 from mmseg_margin.errors import SettingError
 from mmseg_margin.heads import heads_of_config
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
+from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.losses.swap import set_objective
 
-from .report import BEST_CONFIG, outcome_text, summary, write_report
-from .search_space import loss_with, propose, setting_text, starting_points
-from .shared_study import SharedStudy
-from .trial import Task, check_setting, run_trial, tuned_loss
+from .report import BEST_CONFIG, Task, outcome_text, summary, write_report
+from .search_space import (
+    CLASSES,
+    FIRST,
+    Setting,
+    first_settings,
+    loss_with,
+    search_space,
+    setting_text,
+    suggest,
+)
+from .study import SharedStudy
+
+LOG_FILE = 'log.txt'
+
+
+class PruningHook(Hook):
+    """Reports the validation mIoU of CurvesHook to a trial.
+
+    It belongs to one trial, so it is no part of a config.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
+        curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
+        if not self.every_n_train_iters(runner, curves.interval):
+            return
+        iteration, miou = curves.curves['val_mIoU'][-1]
+        self.trial.report(miou, iteration)
+        if iteration < runner.max_iters and self.trial.should_prune():
+            raise optuna.TrialPruned
 
 
 def tune(
@@ -44,36 +86,99 @@ def tune(
             'neither trained nor tested on, because tuning decides on them.'
         )
     check_inheritable(cfg)
-    setup = make_setup(cfg, {'margin': 'margin'}, [seed], init)
-    loss = tuned_loss(cfg)
-    starts = starting_points(loss, setup.class_counts)
-    task = Task(cfg, loss, setup, seed, init, starts)
-    for setting in starts.values():
-        check_setting(task, setting)
+    common, loss = describe(cfg, init), own_loss(cfg)
+    first = first_settings(loss, common['class_counts'])
+    task = Task(cfg, loss, common, seed, init, first)
     identity = {'config': cfg.pretty_text, 'seed': seed, 'init': init}
-    shared = SharedStudy(out, identity, setup.iterations)
+    shared = SharedStudy(out, identity, common['iterations'])
     before, began = len(shared.finished), time.monotonic()
-    for trial in shared.claim(
-        trials, lambda past: propose(past, list(starts.values()), seed)
-    ):
-        miou = run_trial(task, trial, shared.folder(trial.number))
-        stopped = TrialState.PRUNED if miou is None else None
-        shared.study.tell(trial, miou, stopped)
-        done = len(shared.finished)
+
+    def show_trial(place: int) -> None:
+        done, trial = len(shared.finished), shared.trials[place]
         pace = (time.monotonic() - began) / max(done - before, 1)
         left = timedelta(seconds=round(pace * max(trials - done, 0)))
-        outcome = outcome_text(shared.trials[trial.number])
-        if best := shared.best:
-            outcome += f', best {best.value:.2f} (trial {best.number})'
+        outcome = outcome_text(trial)
+        if (best := shared.best) is not None:
+            value = shared.trials[best].value
+            outcome += f', best {value:.2f} (trial {best})'
         show(
-            f'trial {trial.number}: {setting_text(trial.params)}: val mIoU '
+            f'trial {place}: {setting_text(trial.params)}: val mIoU '
             f'{outcome}; {done} of {trials} trials, {left} left'
         )
-        _publish(task, shared)
-    report = _publish(task, shared)
-    show(summary(task, shared))
+        publish(task, shared)
+
+    settings = list(first.values())
+    space = search_space(settings, common['class_counts'])
+    shared.optimize(
+        trials,
+        settings,
+        seed,
+        partial(suggest, space=space),
+        partial(run_trial, task),
+        show_trial,
+    )
+    report = publish(task, shared)
+    show(summary(task, shared.trials))
     show(f'The report is {report}')
     return shared
+
+
+def own_loss(cfg: Config) -> dict[str, Any]:
+    """The config's own loss of ours, or the first one that is tried."""
+    swaps = [
+        parse_objective(hook.get('loss', 'margin'))
+        for hook in as_list(cfg.get('custom_hooks'))
+        if registered_name(hook) == SwapLossHook.__name__
+    ]
+    own = [
+        as_list(head.get('loss_decode'))
+        for head in heads_of_config(cfg.model).values()
+    ]
+    loss = next(
+        loss
+        for loss in chain(*(swaps or own), parse_objective(FIRST[0]))
+        if registered_name(loss) in CLASSES.values()
+    )
+    # Each head keeps a weight of its own.
+    return {k: v for k, v in loss.items() if k != 'loss_weight'}
+
+
+def run_trial(
+    task: Task, trial: Trial, setting: Setting, folder: Path
+) -> float:
+    """Train, and return the mIoU on the whole validation split in percent."""
+    cfg = trial_config(task, setting, folder)
+    try:
+        with (
+            open(folder / LOG_FILE, 'a', encoding='utf-8') as log,
+            contextlib.redirect_stdout(log),
+            contextlib.redirect_stderr(log),
+        ):
+            return train_and_test(cfg, [PruningHook(trial)])['metrics']['mIoU']
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
+    """A run of a comparison, but tested on the validation split."""
+    base = copy.deepcopy(task.cfg)
+    base.test_dataloader = base.val_dataloader
+    base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
+    loss, counts = loss_with(task.loss, setting), task.common['class_counts']
+    cfg = run_config(base, loss, task.seed, folder, task.init, counts)
+    add_hook(
+        cfg,
+        'CurvesHook',
+        # Nothing here looks at the curve of the training images.
+        datasets=ConfigDict(val=base.val_dataloader.dataset),
+        # More points and images than in a comparison, to prune on.
+        interval=cfg.default_hooks.checkpoint.interval,
+        images=20,
+    )
+    # mmengine keeps loggers and message hubs by this name.
+    cfg.experiment_name = f'trial-{folder.name}'
+    return cfg
 
 
 def check_inheritable(cfg: Config) -> None:
@@ -90,10 +195,7 @@ def check_inheritable(cfg: Config) -> None:
 def best_config_text(
     cfg: Config, loss: dict[str, Any], folder: Path, remark: str
 ) -> str:
-    """A config that inherits the tuned one and changes only the objective.
-
-    It is for a file in the folder, and has the remark on top.
-    """
+    """A config for a file in the folder, which changes only the objective."""
     swapped = copy.deepcopy(cfg)
     set_objective(swapped, loss)
     changes = {key: swapped[key] for key in ('custom_imports', 'custom_hooks')}
@@ -101,20 +203,20 @@ def best_config_text(
     return f'# {remark}\n_base_ = {base!r}\n{Config(changes).pretty_text}'
 
 
-def _publish(task: Task, shared: SharedStudy) -> Path:
-    """Write the best config and the report; keep no needless checkpoints."""
+def publish(task: Task, shared: SharedStudy) -> Path:
+    """Write the best config and the report; keep one trial's checkpoints."""
     with shared.lock:
-        best = shared.best
-        for trial in shared.finished:
-            if best is None or trial.number != best.number:
-                for file in shared.folder(trial.number).glob('*.pth'):
+        best, trials = shared.best, shared.trials
+        for place, trial in enumerate(trials):
+            if trial.state.is_finished() and place != best:
+                for file in shared.folder(place).glob('*.pth'):
                     file.unlink()
         if best is not None:
             remark = (
-                f'Trial {best.number} of {len(shared.finished)}: validation '
-                f'mIoU {best.value:.2f}.'
+                f'Trial {best} of {len(shared.finished)}: validation mIoU '
+                f'{trials[best].value:.2f}.'
             )
-            loss = loss_with(task.loss, best.params)
+            loss = loss_with(task.loss, trials[best].params)
             text = best_config_text(task.cfg, loss, shared.out, remark)
             atomic_write_text(shared.out / BEST_CONFIG, text)
         return write_report(task, shared)

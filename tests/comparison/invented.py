@@ -10,14 +10,11 @@ from PIL import Image
 
 from mmseg_margin.comparison.records import (
     PREDICTIONS,
-    RESULT_FILE,
-    SETUP_FILE,
-    RunResult,
-    Setup,
+    Run,
     run_folder,
-    write_record,
+    write_run,
 )
-from mmseg_margin.comparison.results import Comparison
+from mmseg_margin.comparison.results import Results
 from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.report.pages import Table
 
@@ -26,80 +23,97 @@ LEVELS = {'margin': 72.5, 'ce': 66.2, 'focal': 69.5, 'lovasz': 68.9}
 COLOURS = ((60, 60, 60), (220, 60, 60), (60, 160, 60), (60, 90, 220))
 
 
-def make_setup(
-    losses: Collection[str] = ('margin', 'ce', 'lovasz'),
-    seeds: Collection[int] = (0, 1, 2),
-    **fields: Any,
-) -> Setup:
-    setup = Setup(
+def make_run(name: str, seed: int = 0, **fields: Any) -> Run:
+    """A run that has not finished."""
+    run = Run(
+        number=0,
+        name=name,
+        seed=seed,
+        objective=name,
+        losses=parse_objective(name),
         config='deeplabv3plus_r18-small_1xb4-1k2_instrument-parts-128x128.py',
-        objectives={name: name for name in losses},
-        losses={name: parse_objective(name) for name in losses},
-        seeds={name: list(seeds) for name in losses},
         iterations=1200,
         init=None,
         classes=['tissue', 'shaft', 'wrist', 'claspers', 'probe'],
         palette=[*map(list, COLOURS), [230, 190, 40]],
         class_counts=[912_000, 49_000, 14_000, 16_000, 8_000],
         versions={'python': '3.11.2', 'torch': '2.13.0', 'mmseg': '1.4.2'},
-        commands=['compare.py CONFIG --losses margin ce lovasz --seeds 3'],
+        command='compare.py CONFIG --losses margin ce lovasz --seeds 3',
     )
-    return replace(setup, **fields)
+    return replace(run, **fields)
+
+
+def make_results(runs: list[Run]) -> Results:
+    return Results({'': runs}, list(dict.fromkeys(run.name for run in runs)))
 
 
 def make_comparison(
-    setup: Setup | None = None, skip: Collection[tuple[str, int]] = ()
-) -> Comparison:
-    """All runs of a setup but those that are skipped."""
-    setup = setup or make_setup()
-    return Comparison(
-        setup,
-        {
-            (name, seed): make_result(setup, name, seed)
-            for name, seeds in setup.seeds.items()
-            for seed in seeds
-            if (name, seed) not in skip
-        },
+    names: Collection[str] = ('margin', 'ce', 'lovasz'),
+    seeds: Collection[int] = (0, 1, 2),
+    skip: Collection[tuple[str, int]] = (),
+    **fields: Any,
+) -> Results:
+    """All runs have finished but those that are skipped."""
+    runs = [make_run(name, s, **fields) for s in seeds for name in names]
+    return make_results(
+        [run if (run.name, run.seed) in skip else finish(run) for run in runs]
     )
 
 
-def comparison_of(miou: Mapping[str, Sequence[float | None]]) -> Comparison:
+def comparison_of(
+    miou: Mapping[str, Sequence[float | None]], **fields: Any
+) -> Results:
     """With the mIoU of the seeds of each objective; the tail is 10 below."""
-    seeds = range(max(map(len, miou.values())))
-    results = {
-        (name, seed): RunResult(
-            name, seed, {'mIoU': value, 'mIoU_tail': value - 10.0}, [50.0] * 5
-        )
-        for name, values in miou.items()
-        for seed, value in enumerate(values)
-        if value is not None
-    }
-    return Comparison(make_setup(miou, seeds), results)
+    return make_results(
+        [
+            make_run(
+                name,
+                seed,
+                metrics={'mIoU': value, 'mIoU_tail': value - 10.0},
+                class_iou=[50.0] * 5,
+                **fields,
+            )
+            if value is not None
+            else make_run(name, seed)
+            for name, values in miou.items()
+            for seed, value in enumerate(values)
+        ]
+    )
 
 
-def make_result(setup: Setup, name: str, seed: int) -> RunResult:
-    rng = np.random.default_rng([seed, *name.encode()])
-    level = LEVELS[name.partition(':')[0]] + rng.normal()
+def finish(run: Run) -> Run:
+    """The run with invented figures."""
+    rng = np.random.default_rng([run.seed, *run.name.encode()])
+    level = LEVELS[run.name.partition(':')[0]] + rng.normal()
     gains = {'mIoU_head': 10, 'mIoU_middle': 0, 'mIoU_tail': -10}
     ends = {'train_mIoU': 90, 'val_mIoU': level}
     ends |= {'train_loss': 0.4, 'val_loss': 0.7}
-    shares = np.linspace(0.1, 1, 10).tolist()
-    return RunResult(
-        name,
-        seed,
-        {
-            'aAcc': 90.0,
-            'mIoU': level,
-            **{k: level + v for k, v in gains.items()},
-        },
-        (level + rng.normal(0, 9, len(setup.classes))).tolist(),
-        {
-            curve: [(int(x * setup.iterations), end * x) for x in shares]
+    fractions = np.linspace(0.1, 1, 10).tolist()
+    metrics = {'aAcc': 90.0, 'mIoU': level}
+    return replace(
+        run,
+        metrics=metrics | {k: level + v for k, v in gains.items()},
+        class_iou=(level + rng.normal(0, 9, len(run.classes))).tolist(),
+        curves={
+            curve: [(int(x * run.iterations), end * x) for x in fractions]
             for curve, end in ends.items()
         },
-        seconds_per_iteration=1.0 + len(name) / 10 + rng.random() / 50,
-        peak_memory_mib=1500 + 10 * len(name),
+        seconds=1.0 + len(run.name) / 10 + rng.random() / 50,
+        memory=1500 + 10 * len(run.name),
     )
+
+
+def fit(results: Results, gain: float = 2.0) -> Results:
+    """The same, measured with fitted offsets as well."""
+    runs = []
+    for run in results.runs:
+        fitted = {
+            'offsets': [0.1] * len(run.classes),
+            'metrics': {k: v + gain for k, v in run.metrics.items()},
+            'class_iou': [iou + gain for iou in run.class_iou],
+        }
+        runs.append(replace(run, fitted=fitted))
+    return make_results(runs)
 
 
 def cells(table: Table) -> dict[tuple[str, str], str]:
@@ -111,13 +125,15 @@ def cells(table: Table) -> dict[tuple[str, str], str]:
     }
 
 
-def write_comparison(out: Path, comparison: Comparison) -> None:
-    write_record(comparison.setup, out / SETUP_FILE)
-    for (name, seed), result in comparison.results.items():
-        write_record(result, run_folder(out, name, seed) / RESULT_FILE)
+def write_comparison(out: Path, results: Results) -> None:
+    for number, run in enumerate(results.runs):
+        folder = run_folder(out, run.name, run.seed)
+        write_run(replace(run, number=number), folder)
 
 
-def write_samples(out: Path, setup: Setup, n: int) -> list[dict[str, Any]]:
+def write_samples(
+    out: Path, results: Results, n: int, kind: str = PREDICTIONS
+) -> list[dict[str, Any]]:
     """Images with labels, and the first seed's predictions.
 
     The objectives differ more on each image than on the one before.
@@ -125,18 +141,18 @@ def write_samples(out: Path, setup: Setup, n: int) -> list[dict[str, Any]]:
     samples = []
     for i in range(n):
         rng = np.random.default_rng(i)
-        blocks = rng.integers(len(setup.classes), size=(8, 12), dtype=np.uint8)
+        blocks = rng.integers(5, size=(8, 12), dtype=np.uint8)
         labels = blocks.repeat(8, 0).repeat(8, 1)
         labels[:2] = 255
         stem = f'frame{i:03d}'
         image = _save(40 * labels, out / 'data' / f'{stem}.jpg')
         samples.append({'img_path': str(image), 'gt_seg_map': labels})
-        for name in setup.losses:
+        for name in results.names:
             predicted = np.where(labels == 255, 0, labels)
             for _ in range(3 * i):
                 y, x = rng.integers(0, labels.shape)
                 predicted[y : y + 12, x : x + 12] = rng.integers(5)
-            folder = run_folder(out, name, setup.all_seeds[0]) / PREDICTIONS
+            folder = run_folder(out, name, results.seeds[0]) / kind
             _save(predicted, folder / f'{stem}.png')
     return samples
 

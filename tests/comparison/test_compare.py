@@ -2,18 +2,20 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
+import torch
 from mmengine.config import Config
-from mmseg_margin.losses.presets import PRESETS
 
 from mmseg_margin.comparison.compare import named_objectives
-from mmseg_margin.comparison.jobs import LOG_FILE
-from mmseg_margin.comparison.records import run_folder
-from mmseg_margin.comparison.results import load_comparison
+from mmseg_margin.comparison.processes import LOG_FILE
+from mmseg_margin.comparison.records import read_run, run_folder
+from mmseg_margin.comparison.results import load_results, read_runs
+from mmseg_margin.comparison.training import main as carry_out
 from tests.commands import TOOLS, load_tool
 from tests.small_training import write_config
 
@@ -52,8 +54,9 @@ def main(*arguments, options=(), **settings):
 def results(out):
     """What the table is made of, without what a clock has measured."""
     return {
-        key: (run.metrics, run.class_iou, run.curves)
-        for key, run in load_comparison(out).results.items()
+        (run.name, run.seed): (run.metrics, run.class_iou, run.curves)
+        for run in read_runs(out)
+        if run.is_done()
     }
 
 
@@ -76,18 +79,13 @@ def test_all_runs_are_trained_and_reported(finished):
     assert str(report) in output
     assert '>twin</th>' in report.read_text('utf-8')
     assert (out / 'report' / 'report.md').is_file()
-    setup = load_comparison(out).setup
-    assert setup.objectives['twin'] == 'ce:loss_name=loss_twin'
-    assert setup.seeds == {'ce': [0], 'twin': [0], 'margin': [0]}
-    (margin,) = setup.losses['margin']
-    assert margin == {
-        'type': margin['type'],
-        **PRESETS['recommended'],
-        **margin,
-    }
-    assert margin['preset'] == 'recommended'
-    assert len(setup.class_counts) == len(setup.classes) == 4
-    assert setup.versions['torch']
+    ce, twin, margin = read_runs(out)
+    assert twin.objective == 'ce:loss_name=loss_twin'
+    assert ce.losses == [{'type': 'CrossEntropyLoss'}]
+    assert margin.losses[0]['type'] == 'MarginCalibrationLoss'
+    assert (margin.config, margin.iterations) == ('small.py', ITERATIONS)
+    assert len(margin.class_counts) == len(margin.classes) == 4
+    assert margin.versions['torch']
 
 
 def test_two_at_work_in_one_folder_do_nothing_twice(finished):
@@ -104,7 +102,8 @@ def test_objectives_differ_in_nothing_else(finished):
 
 def test_curves_have_losses_and_scores_of_both_splits(finished):
     curves = results(finished[0])['margin', 0][2]
-    assert set(curves) == {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
+    expected = {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
+    assert set(curves) >= expected
     for points in curves.values():
         assert [iteration for iteration, _ in points] == [1, 2, 3, 4]
 
@@ -119,7 +118,7 @@ def test_killed_at_any_moment_it_gives_the_same_table(
         time.sleep(rng.uniform(4, 14))
         process.kill()
         process.communicate()
-    # An earlier version may have written them another way.
+    # A run that has begun keeps the config that an earlier version wrote.
     begun = [*out.glob('runs/*/*/run.py')]
     for path in begun:
         path.write_text(f'{path.read_text()}begun = True\n')
@@ -135,7 +134,7 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     """Also that a run which fails leaves the others."""
     out, _ = finished
     before = results(out)
-    done = run_folder(out, 'margin', 0) / 'result.json'
+    done = run_folder(out, 'margin', 0) / 'record.json'
     written = done.stat().st_mtime_ns
     bad = 'bad=margin:upsilon=1e-30'
     with pytest.raises(SystemExit):
@@ -145,11 +144,56 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     assert LOG_FILE in printed.err
     assert done.stat().st_mtime_ns == written
     assert results(out) == before
-    comparison = load_comparison(out)
-    assert comparison.names == ['ce', 'twin', 'margin', 'bad']
-    assert comparison.missing == {'bad': [0]}
-    assert len(comparison.setup.commands) == 3
+    found = load_results({out.name: out})
+    assert found.names == ['ce', 'twin', 'margin', 'bad']
+    assert found.missing(out.name) == {'bad': [0]}
     assert 'provisional' in (out / 'report' / 'report.md').read_text()
+
+
+def shift_bias(cfg, checkpoint, out):
+    """A fit that gives every pixel to the last class."""
+    saved = torch.load(checkpoint, weights_only=False)
+    saved['state_dict']['decode_head.conv_seg.bias'][-1] += 1e4
+    torch.save(saved, out)
+    return [0.0, 0.0, 0.0, 1e4]
+
+
+def test_offsets_are_fitted_to_finished_runs(finished):
+    """And the record keeps both measurements; nothing is trained again."""
+    folder = run_folder(finished[0], 'ce', 0)
+    before = read_run(folder)
+    checkpoints = {path: path.stat().st_mtime_ns for path in folder.glob('i*')}
+    assert checkpoints
+    carry_out(folder, True, shift_bias)
+    run = read_run(folder)
+    assert run.is_done(fit=True)
+    assert run.metrics == before.metrics
+    assert run.fitted['offsets'] == [0.0, 0.0, 0.0, 1e4]
+    assert run.fitted['class_iou'][:3] == [0, 0, 0]
+    assert run.figures['fitted mIoU'] != run.figures['mIoU']
+    assert (folder / 'predictions-fitted').is_dir()
+    assert checkpoints == {p: p.stat().st_mtime_ns for p in folder.glob('i*')}
+
+
+def test_fitting_needs_a_checkpoint(finished, tmp_path, capsys):
+    folder = run_folder(finished[0], 'twin', 0)
+    copied = shutil.copytree(folder, tmp_path / 'run')
+    path = copied / 'run.py'
+    path.write_text(path.read_text().replace(str(folder), str(copied)))
+    for checkpoint in (*copied.glob('*.pth'), copied / 'last_checkpoint'):
+        checkpoint.unlink()
+    with pytest.raises(SystemExit):
+        carry_out(copied, True, shift_bias)
+    assert 'has no checkpoint to fit offsets to' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('init', ['a{x}', 'missing-{seed}.pth'])
+def test_a_missing_checkpoint_is_named(config, tmp_path, capsys, init):
+    with pytest.raises(SystemExit):
+        main(config, tmp_path / 'out', 'ce', options=['--init', init])
+    named = init.replace('{seed}', '0')
+    said = f'The checkpoint {named} of --init does not exist'
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -161,6 +205,7 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
         (['nonsense'], {}, "'nonsense' is not known"),
         (['lovasz'], {'options': OTHER_BATCH}, 'other settings: choose'),
         (['ce'], {'options': ['--init', 'a.pth']}, 'with another init'),
+        (['ce'], {'options': ['--init', 'a{x}']}, 'with another init'),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -172,6 +217,6 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_names():
-    own = 'margin:tau=20,form=paper'
+    own = 'margin:tau=20,log_base=e'
     names = named_objectives(['ce', 'a=ce:0.5+lovasz:0.5', own, 'ce'])
     assert names == {'ce': 'ce', 'a': 'ce:0.5+lovasz:0.5', own: own}

@@ -9,18 +9,18 @@ from PIL import Image
 
 from mmseg_margin.comparison.figures import (
     average_curve,
+    colours_of,
+    curve_blocks,
     disagreement,
-    draw_curves,
     draw_examples,
 )
-from mmseg_margin.comparison.records import PREDICTIONS, run_folder
-from mmseg_margin.comparison.results import Comparison
-from mmseg_margin.report.pictures import colours_of
-from tests.comparison.invented import (
-    make_comparison,
-    make_setup,
-    write_samples,
+from mmseg_margin.comparison.records import (
+    FITTED_PREDICTIONS,
+    PREDICTIONS,
+    run_folder,
 )
+from mmseg_margin.report.pictures import title_lines
+from tests.comparison.invented import make_comparison, write_samples
 
 
 def test_average_of_runs_of_different_length():
@@ -38,14 +38,31 @@ def test_a_run_that_diverged_leaves_a_gap():
     np.testing.assert_equal(mean, [1.0, nan])
 
 
-def test_only_what_has_curves_is_drawn(tmp_path):
-    setup = make_setup(('margin', 'ce'), (0,))
-    comparison = make_comparison(setup, skip=[('margin', 0)])
-    together, single = draw_curves(comparison, tmp_path)
-    assert together.stat().st_size > 1000
-    assert list(single) == ['ce']
-    comparison.results.clear()
-    assert draw_curves(comparison, tmp_path) is None
+def test_only_runs_with_curves_are_drawn(tmp_path):
+    results = make_comparison(('margin', 'ce'), (0,), skip=[('margin', 0)])
+    _, together, single = curve_blocks(results, tmp_path)
+    assert together.file.stat().st_size > 1000
+    assert [each.caption for each in single] == ['ce: mIoU and loss.']
+    results.runs.pop()
+    text = 'No run has recorded any curves.'
+    assert curve_blocks(results, tmp_path) == [text]
+
+
+def test_parts_of_a_loss_have_a_panel(tmp_path):
+    heights = []
+    for parts in ({}, {'decode.jaccard': [(10, 1.0)], 'decode.ce': []}):
+        results = make_comparison(('margin',), (0,))
+        results.runs[0].curves.update(parts)
+        *_, (single,) = curve_blocks(results, tmp_path)
+        with Image.open(single.file) as image:
+            heights.append(image.height)
+    assert heights[1] == pytest.approx(1.5 * heights[0], rel=0.01)
+
+
+def test_a_long_name_is_cut_off():
+    weights = ','.join(['1.0'] * 150)
+    lines = title_lines(f'ce:class_weight=[{weights}]').splitlines()
+    assert (len(lines), lines[-1]) == (6, '...')
 
 
 def test_an_objective_keeps_its_colour():
@@ -65,24 +82,27 @@ def test_disagreement_counts_labelled_pixels():
 
 
 def test_most_different_images_come_first(tmp_path):
-    setup = make_setup(('margin', 'ce'))
-    samples = write_samples(tmp_path, setup, n=4)
-    comparison = Comparison(setup, {})
-    drawn = draw_examples(comparison, tmp_path, samples, tmp_path, rows=2)
-    assert re.fullmatch(r'frame003 \(.*%\), frame002 \(.*%\)', drawn['images'])
-    assert drawn['seed'] == 0
-    with Image.open(drawn['file']) as image:
-        assert image.width > 4 * 250
+    results = make_comparison(('margin', 'ce'))
+    samples = write_samples(tmp_path, results, n=4)
+    drawn = draw_examples(results, tmp_path, samples, tmp_path, rows=2)
+    assert 'with seed 0' in drawn.caption
+    assert re.search(r': frame003 \(.*%\), frame002 \(.*%\)\.', drawn.caption)
+    with Image.open(drawn.file) as image:
+        width = image.width
+    assert width > 4 * 250
+    write_samples(tmp_path, results, 4, FITTED_PREDICTIONS)
+    drawn = draw_examples(results, tmp_path, samples, tmp_path, rows=2)
+    with Image.open(drawn.file) as image:
+        assert image.width == pytest.approx(width * 6 / 4, rel=0.1)
 
 
-def test_what_is_missing_is_left_out(tmp_path):
-    setup = make_setup(('margin', 'ce', 'lovasz'))
-    samples = write_samples(tmp_path, setup, n=2)
-    comparison = Comparison(setup, {})
+def test_missing_predictions_are_left_out(tmp_path):
+    results = make_comparison(('margin', 'ce', 'lovasz'))
+    samples = write_samples(tmp_path, results, n=2)
     # One objective without any, one without the second image.
     shutil.rmtree(run_folder(tmp_path, 'lovasz', 0) / PREDICTIONS)
     (run_folder(tmp_path, 'ce', 0) / PREDICTIONS / 'frame001.png').unlink()
-    drawn = draw_examples(comparison, tmp_path, samples, tmp_path)
-    assert 'frame000' in drawn['images']
-    assert 'frame001' not in drawn['images']
-    assert draw_examples(comparison, tmp_path, [], tmp_path) is None
+    drawn = draw_examples(results, tmp_path, samples, tmp_path)
+    assert 'frame000' in drawn.caption
+    assert 'frame001' not in drawn.caption
+    assert draw_examples(results, tmp_path, [], tmp_path) is None

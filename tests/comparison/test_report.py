@@ -6,11 +6,14 @@ from html.parser import HTMLParser
 
 import pytest
 
+from mmseg_margin.comparison.records import run_folder
 from mmseg_margin.comparison.report import verdict, write_report
-from mmseg_margin.comparison.results import Comparison, load_comparison
+from mmseg_margin.comparison.results import load_results
+from mmseg_margin.errors import SettingError
 from tests.comparison.invented import (
     make_comparison,
-    make_setup,
+    make_results,
+    make_run,
     write_comparison,
     write_samples,
 )
@@ -46,9 +49,9 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def report(out, comparison, samples=()):
+def report(out, results, samples=()):
     """The page and its Markdown."""
-    write_comparison(out, comparison)
+    write_comparison(out, results)
     page = write_report(out, samples)
     assert page == out / 'report' / 'index.html'
     markdown = page.with_name('report.md')
@@ -56,23 +59,24 @@ def report(out, comparison, samples=()):
 
 
 def test_complete_report(tmp_path):
-    comparison = make_comparison()
-    setup = comparison.setup
-    samples = write_samples(tmp_path, setup, n=2)
-    html, markdown = report(tmp_path, comparison, samples)
+    results = make_comparison()
+    samples = write_samples(tmp_path, results, n=2)
+    html, markdown = report(tmp_path, results, samples)
     for text in (html, markdown):
         assert 'provisional' not in text
         assert [title for title in TITLES if title not in text] == []
         assert 'margin has the highest mean mIoU' in text
         assert 'MarginCalibrationLoss' in text
-        assert setup.commands[0] in text
+        assert results.runs[0].command in text
     # One file has all that is needed to make the tables again.
-    results = tmp_path / 'report' / 'results.json'
-    assert results.stat().st_size < 20_000
-    again = load_comparison(results)
-    assert again.setup == setup
-    assert again.results.keys() == comparison.results.keys()
-    assert verdict(again) == verdict(comparison)
+    kept = tmp_path / 'report' / 'results.json'
+    assert kept.stat().st_size < 20_000
+    again = load_results({'': kept})
+    assert verdict(again) == verdict(results)
+    for one, other in zip(again.runs, results.runs, strict=True):
+        assert str(one) == str(other)
+        assert one.losses == other.losses
+        assert one.class_counts == other.class_counts
     files = re.findall(r'!\[.*\]\((.*)\)', markdown)
     assert len(files) == len(set(files)) == 6
     assert all((tmp_path / 'report' / file).is_file() for file in files)
@@ -89,12 +93,15 @@ def test_hostile_names_are_only_names(tmp_path):
     pytest.importorskip('markdown_it')
     from markdown_it import MarkdownIt
 
-    setup = make_setup(
-        ('margin', 'ce'), (0,), classes=HOSTILE, commands=['<b>|']
+    results = make_comparison(
+        ('margin', 'ce'),
+        (0,),
+        classes=HOSTILE,
+        command='<b>|',
+        config='<i>.py',
     )
-    setup = replace(setup, config='<i>.py')
-    samples = write_samples(tmp_path, setup, n=1)
-    html, markdown = report(tmp_path, make_comparison(setup), samples)
+    samples = write_samples(tmp_path, results, n=1)
+    html, markdown = report(tmp_path, results, samples)
     rendered = MarkdownIt('commonmark').enable('table').render(markdown)
     for text in (html, rendered):
         found = Elements(text).found
@@ -115,16 +122,16 @@ def test_hostile_names_are_only_names(tmp_path):
 
 
 def test_unfinished_comparison(tmp_path):
-    setup = make_setup(('margin', 'ce'), (0, 1))
     skip = (('ce', 1), ('margin', 1))
-    for text in report(tmp_path, make_comparison(setup, skip)):
+    results = make_comparison(('margin', 'ce'), (0, 1), skip)
+    for text in report(tmp_path, results):
         assert 'of 4 runs, 2 have no result' in text
         assert 'margin: seed 1; ce: seed 1' in text
         assert 'with a single seed' in text
 
 
 def test_no_run_finished(tmp_path):
-    html, _ = report(tmp_path, Comparison(make_setup(), {}))
+    html, _ = report(tmp_path, make_results([make_run('ce')]))
     assert 'No run has finished yet' in html
     assert 'No run has recorded any curves' in html
     assert 'There is no result of ce' in html
@@ -132,27 +139,53 @@ def test_no_run_finished(tmp_path):
 
 def test_classes_without_margins(tmp_path):
     """A class is absent, or the only one: dashes, and no picture of it."""
-    absent = make_setup(('ce',), (0,), class_counts=[5, 0, 7, 1, 1])
-    _, markdown = report(tmp_path, Comparison(absent, {}))
+    absent = make_run('ce', class_counts=[5, 0, 7, 1, 1])
+    _, markdown = report(tmp_path, make_results([absent]))
     assert '| shaft | 0 | 0.0000 | \u2013 | \u2013 |' in markdown
     assert 'for the default parameters' in markdown
-    single = replace(absent, class_counts=[5, 0, 0, 0, 0])
-    _, markdown = report(tmp_path, Comparison(single, {}))
+    single = make_run('ce', class_counts=[5, 0, 0, 0, 0])
+    _, markdown = report(tmp_path, make_results([single]))
     assert 'classes.png' not in markdown
 
 
 def test_margins_are_those_of_the_objective(tmp_path):
-    setup = make_setup(('margin:tau=20', 'ce'), (0,))
-    _, markdown = report(tmp_path, Comparison(setup, {}))
-    rho = 20 * (sum(setup.class_counts) - 912_000) ** 0.5 / 912_000
+    run = make_run('margin:tau=20')
+    _, markdown = report(tmp_path, make_results([run]))
+    rho = 20 * (sum(run.class_counts) - 912_000) ** 0.5 / 912_000
     assert f'| tissue | 912,000 | 91.2913 | {rho:.4g} |' in markdown
     assert 'of margin:tau=20 (tau = 20, upsilon = 1)' in markdown
 
 
-def test_result_of_another_comparison(tmp_path):
-    comparison = make_comparison(make_setup(('ce',), (0,)))
-    result = comparison.results['ce', 0]
-    comparison.results['ce', 0] = replace(result, class_iou=[1.0])
-    said = 'IoU of 1 classes and the comparison 5'
+def test_a_run_of_another_comparison(tmp_path):
+    run = make_run('ce', class_iou=[1.0], metrics={'mIoU': 1.0})
+    said = 'has the IoU of 1 classes and the comparison 5'
     with pytest.raises(ValueError, match=said):
-        report(tmp_path, comparison)
+        report(tmp_path, make_results([run]))
+
+
+@pytest.mark.parametrize('text', ['{', '[]', '{"name": "ce"}', '\x00'])
+def test_a_damaged_record_is_named(tmp_path, text):
+    write_comparison(tmp_path, make_results([make_run('ce')]))
+    path = run_folder(tmp_path, 'ce', 0) / 'record.json'
+    path.write_text(text)
+    with pytest.raises(SettingError, match=r'record\.json is damaged.*remove'):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    'name', ['n' * 300, '\u00fc' * 150, '..', '.', 'a/b', 'a\\b', '\ud800']
+)
+def test_any_name_has_a_folder_of_its_own(tmp_path, name):
+    folder = run_folder(tmp_path, name, 0)
+    assert folder.parents[1] == tmp_path / 'runs'
+    assert folder != run_folder(tmp_path, f'{name}2', 0)
+    folder.mkdir(parents=True)
+
+
+def test_a_long_name_makes_a_report(tmp_path):
+    name = f'long{"g" * 400}'
+    runs = make_comparison(('margin', 'ce'), (0,)).runs
+    runs.append(replace(runs[0], name=name))
+    samples = write_samples(tmp_path, make_results(runs), n=1)
+    html, _ = report(tmp_path, make_results(runs), samples)
+    assert name in html

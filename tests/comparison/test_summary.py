@@ -8,12 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.comparison.results import save_comparison
-from mmseg_margin.comparison.summary import load_summary
-from mmseg_margin.comparison.summary_report import cost_table, metric_table
+from mmseg_margin.comparison.results import (
+    Results,
+    load_results,
+    mean_over_seeds,
+    save_runs,
+)
+from mmseg_margin.comparison.summary import (
+    as_csv,
+    by_label,
+    cost_table,
+    metric_table,
+)
+from mmseg_margin.report.numbers import mean_difference
 from tests.comparison.invented import (
     cells,
     comparison_of,
+    fit,
+    make_results,
     write_comparison,
 )
 
@@ -30,52 +42,69 @@ def places(tmp_path):
     """Folders, but the last as one file, as it is kept beside a report."""
     places = []
     for label, miou in MIOU.items():
-        comparison, out = comparison_of(miou), tmp_path / label
-        for key, result in comparison.results.items():
-            seconds = 2.0 if key[0] == 'margin' else 1.0
-            comparison.results[key] = replace(
-                result, seconds_per_iteration=seconds
-            )
-        write_comparison(out, comparison)
+        seconds = {'margin': 2.0}
+        runs = [
+            replace(run, seconds=seconds.get(run.name, 1.0))
+            for run in comparison_of(miou).runs
+        ]
+        out = tmp_path / label
+        write_comparison(out, make_results(runs))
         places.append(f'{label}={out}')
-    save_comparison(comparison, out / 'results.json')
+    save_runs(runs, out / 'results.json')
     return [*places[:-1], f'{label}={out / "results.json"}']
+
+
+@pytest.fixture
+def results(places):
+    return Results(
+        load_results(by_label(places)).compared, ['lovasz', 'margin', 'ce']
+    )
 
 
 def main(*arguments):
     runpy.run_path(str(TOOL))['main']([str(each) for each in arguments])
 
 
-def test_ranks_and_differences(places):
-    summary = load_summary(places)
-    assert summary.names == ['lovasz', 'margin', 'ce']
-    # Second and first, before the others; ce and margin draw in short/b.
-    assert summary.rank('lovasz') == pytest.approx((2 + 1 + 1) / 3)
-    assert summary.rank('margin') == pytest.approx((1 + 2.5) / 2)
-    assert summary.rank('ce') == pytest.approx((3 + 2.5 + 2) / 3)
+def test_ranks_and_differences(results):
+    # lovasz: second, first, first; ce and margin draw in short/b.
+    ranks = [(2 + 1 + 1) / 3, (1 + 2.5) / 2, (3 + 2.5 + 2) / 3]
+    assert results.ranks() == pytest.approx(ranks)
     # In the last only the seed that both have.
-    differences = {'short/a': 3, 'short/b': 2, 'long/a': 0}
-    assert summary.differences('lovasz') == differences
-    difference = summary.difference('lovasz')
+    means = mean_over_seeds(results.differences())[:, 0]
+    assert means.tolist() == [3, 2, 0]
+    difference = mean_difference(means)
     assert difference.mean == pytest.approx(5 / 3)
     # Deviation 1.5275, t of two degrees 4.303.
     assert difference.high == pytest.approx(5 / 3 + 4.303 * 0.88192, abs=1e-3)
-    assert summary.cost('margin') == {'short/a': 2.0, 'short/b': 2.0}
 
 
-def test_tables(places):
-    summary = load_summary(places)
-    table = cells(metric_table(summary, 'mIoU'))
+def test_tables(results):
+    table = cells(metric_table(results, 'mIoU'))
     assert table['margin', 'short/a'] == '56.00 ± 0.00'
     assert table['margin', 'mean short'] == '58.00'
     assert table['margin', 'mean long'] == '\u2013'
     assert table['ce', 'long/a'] == '54.00'
     assert table['lovasz', 'worst difference'] == '+0.00'
     assert table['ce', 'difference to ce'] == '\u2013'
-    tail = cells(metric_table(summary, 'mIoU_tail'))
+    tail = cells(metric_table(results, 'mIoU_tail'))
     assert tail['lovasz', 'mean long'] == '45.00'
     assert ('ce', 'average rank') not in tail
-    assert cells(cost_table(summary))['margin', 'mean'] == '2.00'
+    assert cells(cost_table(results))['margin', 'mean'] == '2.00'
+
+
+def test_fitted_offsets_have_a_table(results):
+    compared = {
+        label: fit(make_results(runs), 1.0 + i).runs
+        for i, (label, runs) in enumerate(results.compared.items())
+        if label.startswith('short')
+    }
+    table = cells(
+        metric_table(Results(compared, results.names), 'fitted mIoU')
+    )
+    assert table['ce', 'short/b'] == '62.00 ± 0.00'
+    assert table['ce', 'gain by fitting'].startswith('+1.50\n')
+    assert table['ce', 'smallest gain'] == '+1.00'
+    assert table['lovasz', 'difference to ce'].startswith('+2.50\n')
 
 
 def test_the_tool_writes_everything(places, tmp_path, capsys):
@@ -98,15 +127,25 @@ def test_the_tool_writes_everything(places, tmp_path, capsys):
     assert figures['margin']['mIoU'] == {'short/a': 56, 'short/b': 60}
 
 
+def test_names_are_no_formulas(tmp_path):
+    runs = comparison_of({'ce': [50]}).runs
+    label = '=HYPERLINK("http://example.org")'
+    hostile = replace(runs[0], name='@SUM(1)')
+    text = as_csv(Results({label: [*runs, hostile]}, ['ce', '@SUM(1)']))
+    _, first, second = csv.reader(text.splitlines())
+    assert first[:2] == [f"'{label}", 'ce']
+    assert second[1] == "'@SUM(1)"
+
+
 def test_nothing_to_sum_up(tmp_path):
-    write_comparison(tmp_path, comparison_of({'ce': []}))
+    write_comparison(tmp_path, comparison_of({'ce': [None]}))
     main(tmp_path, '--out', tmp_path / 'summary')
     text = (tmp_path / 'summary' / 'report.md').read_text()
     assert 'No run has finished yet' in text
 
 
 @pytest.mark.parametrize('twice', [True, False])
-def test_what_cannot_be_summed_up_is_said(places, capsys, twice):
+def test_what_cannot_be_summed_up(places, capsys, twice):
     with pytest.raises(SystemExit):
         main(places[0], places[0] if twice else 'nowhere')
     said = 'are called' if twice else 'nowhere holds no comparison: give'

@@ -16,8 +16,9 @@ from mmseg_margin.report.pages import Bold
 from tests.comparison.invented import (
     cells,
     comparison_of,
+    fit,
     make_comparison,
-    make_setup,
+    make_results,
 )
 
 
@@ -26,11 +27,10 @@ def bold(table):
 
 
 def test_overall_is_mean_and_deviation():
-    comparison = make_comparison()
-    table = overall_table(comparison)
+    results = make_comparison()
+    table = overall_table(results)
     values = [
-        comparison.results['ce', seed].metrics['mIoU_tail']
-        for seed in (0, 1, 2)
+        run.metrics['mIoU_tail'] for run in results.runs if run.name == 'ce'
     ]
     expected = f'{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}'
     assert cells(table)['ce', 'tail mIoU'] == expected
@@ -39,47 +39,68 @@ def test_overall_is_mean_and_deviation():
     assert ('ce', 'mIoU') not in bold(table)
 
 
-def test_what_looks_equal_is_equally_best():
+def test_equal_after_rounding_is_equally_bold():
     table = overall_table(comparison_of({'margin': [60.001], 'ce': [59.999]}))
     assert bold(table) >= {('margin', 'mIoU'), ('ce', 'mIoU')}
     assert cells(table)['ce', 'mIoU'] == '60.00'
     assert cells(table)['ce', 'head mIoU'] == ABSENT
 
 
-def test_missing_runs_count_for_nothing():
+def test_missing_runs_are_left_out():
     table = overall_table(comparison_of({'margin': [61, 62], 'ce': [60.5]}))
+    assert cells(table)['margin', 'mIoU'] == '61.50 ± 0.71'
     assert cells(table)['ce', 'mIoU'] == '60.50'
-    assert cells(table)['ce', 'seeds'] == '1'
+    table = overall_table(comparison_of({'margin': [61], 'ce': [None]}))
+    assert cells(table)['ce', 'mIoU'] == ABSENT
+    assert cells(table)['ce', 'seeds'] == '0'
+    assert bold(table) == set()
 
 
 @pytest.mark.parametrize('absent', [None, float('nan')])
 def test_a_class_without_iou(absent):
-    comparison = make_comparison(make_setup(('margin', 'ce'), (0, 1)))
-    for key, result in comparison.results.items():
-        iou = list(result.class_iou)
-        iou[4] = absent
-        if key == ('margin', 0):
-            iou[3] = absent
-        comparison.results[key] = replace(result, class_iou=iou)
-    table = cells(class_table(comparison))
+    results = make_comparison(('margin', 'ce'), (0, 1))
+    for run in results.runs:
+        run.class_iou[4] = absent
+    results.runs[0].class_iou[3] = absent
+    table = cells(class_table(results))
     assert table['probe', 'margin'] == ABSENT
     assert table['probe', 'ce'] == ABSENT
-    one = comparison.results['margin', 1].class_iou[3]
+    one = results.runs[2].class_iou[3]
     assert table['claspers', 'margin'] == f'{one:.2f}'
 
 
-def test_classes_by_their_share():
+def test_a_class_that_is_never_predicted_counts_as_zero():
+    results = make_comparison(('ce',), (0, 1))
+    for run in results.runs:
+        run.class_iou[4] = 0.0
+    assert cells(class_table(results))['probe', 'ce'] == '0.00 ± 0.00'
+
+
+def test_classes_by_their_fraction():
     table = class_table(make_comparison())
     names = [row[0] for row in table.rows]
     assert names == ['tissue', 'shaft', 'claspers', 'wrist', 'probe']
     assert cells(table)['tissue', 'share %'] == '91.291'
 
 
+def test_fitted_offsets_have_columns_of_their_own():
+    results = fit(comparison_of({'ce': [50, 60], 'margin': [52, 62]}), 1.5)
+    overall = cells(overall_table(results))
+    assert overall['ce', 'mIoU with fitted offsets'] == '56.50 ± 7.07'
+    assert overall['ce', 'gain by fitting'] == '+1.50\n[+1.50, +1.50]'
+    differences = cells(difference_table(results))
+    column = 'mIoU with fitted offsets'
+    assert differences['margin', column] == '+2.00\n[+2.00, +2.00]'
+    table = cells(class_table(results))
+    assert table['probe', 'ce'] == '50.00 ± 0.00'
+    assert table['probe', 'ce, fitted'] == '51.50 ± 0.00'
+
+
 def test_differences_are_paired():
     table = difference_table(
         comparison_of({'ce': [50, 60, 70], 'margin': [52, 62, 72]})
     )
-    # The seeds differ by ten points, the pairs by two without exception.
+    # The seeds differ by ten points, the pairs always by two.
     assert cells(table)['margin', 'mIoU'] == '+2.00\n[+2.00, +2.00]'
     assert bold(table) == {('margin', 'mIoU'), ('margin', 'tail mIoU')}
     assert cells(table)['margin', 'head mIoU'] == ABSENT
@@ -91,21 +112,27 @@ def test_one_seed_has_no_interval():
     assert bold(table) == set()
 
 
-@pytest.mark.parametrize('miou', [{'margin': [5]}, {'margin': [5], 'ce': []}])
+@pytest.mark.parametrize(
+    'miou', [{'margin': [5]}, {'margin': [5], 'ce': [None]}, {'ce': [5]}]
+)
 def test_no_baseline_no_differences(miou):
     assert difference_table(comparison_of(miou)) is None
 
 
 def test_cost_is_relative_to_the_baseline():
-    comparison = make_comparison(make_setup(('ce', 'margin', 'focal')))
-    seconds = {'ce': (2.0, 1.0, 9.0), 'margin': (3, 3, 3), 'focal': (0, 0, 0)}
-    for (name, seed), result in comparison.results.items():
-        comparison.results[name, seed] = replace(
-            result,
-            seconds_per_iteration=seconds[name][seed],
-            peak_memory_mib=1000.0 + seed,
-        )
-    ce, margin, focal = cost_table(comparison).rows
-    assert ce == ['ce', '2', '1.00', '1,002', '1.00']
-    assert margin[1:3] == ['3', '1.50']
-    assert focal[1:3] == [ABSENT, ABSENT]
+    seconds = {'ce': (2, 1, 9), 'margin': (3, 3, 3), 'focal': (None,) * 3}
+    results = make_comparison(seconds)
+    results = make_results(
+        [
+            replace(
+                run,
+                seconds=seconds[run.name][run.seed],
+                memory=1000.0 + run.seed,
+            )
+            for run in results.runs
+        ]
+    )
+    ce, margin, focal = cost_table(results).rows
+    assert [*ce] == ['ce', '2', '1.00', '1,002', '1.00']
+    assert [*margin[1:3]] == ['3', '1.50']
+    assert [*focal[1:3]] == [ABSENT, ABSENT]

@@ -12,7 +12,6 @@ from PIL import Image
 from mmseg_margin.comparison.report import write_report
 from tests.comparison.invented import (
     make_comparison,
-    make_setup,
     write_comparison,
     write_samples,
 )
@@ -66,13 +65,13 @@ addEventListener('load', () => {
 def page(tmp_path_factory):
     """An objective and classes with long names, and a run that is missing."""
     out = tmp_path_factory.mktemp('comparison')
-    long = 'margin:form=target,class_weight=sqrt,pos_weight=num_classes'
+    long = 'margin:log_base=e,class_weight=sqrt,pos_weight=num_classes'
     classes = ['tissue', 'shaft', 'wrist', 'W' * 80, '<script>alert(1)']
-    setup = make_setup(
-        ('margin', 'ce', 'lovasz', long), (0, 1), classes=classes
-    )
-    write_comparison(out, make_comparison(setup, skip=[('lovasz', 1)]))
-    return write_report(out, write_samples(out, setup, n=2))
+    names = ('margin', 'ce', 'lovasz', long)
+    skip = [('lovasz', 1)]
+    results = make_comparison(names, (0, 1), skip, classes=classes)
+    write_comparison(out, results)
+    return write_report(out, write_samples(out, results, n=2))
 
 
 def browse(address, profile, *flags):

@@ -38,8 +38,8 @@ def test_stop_and_go_on(tmp_path, capfd):
 
     assert wait_for([start(2)], 600) == [0], log.read_text()
     assert 'trial 0:' not in log.read_text()
-    assert 'trial 1: form=paper, pos_weight=num_cl' in log.read_text()
-    assert 'above preset ' in log.read_text()
+    assert 'trial 1: objective=margin, pos_weight=num' in log.read_text()
+    assert 'above ' in log.read_text()
     for name in ('report/index.html', 'report/report.md', 'best_config.py'):
         assert (out / name).is_file()
 

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 from mmengine.config import Config
-from mmseg_margin.losses.presets import PRESETS
 from optuna.trial import TrialState, create_trial
 
-from mmseg_margin.tuning.search_space import search_space, setting_of
+from mmseg_margin.tuning.search_space import first_settings, search_space
 from tests.small_training import write_config
 
 ITERATIONS = 4
-SPACE = search_space([setting_of({'preset': p}, [9, 1]) for p in PRESETS])
+COUNTS = [900, 100]
+MARGIN = {'type': 'MarginCalibrationLoss'}
+FIRST = first_settings(MARGIN, COUNTS)
+SPACE = search_space([*FIRST.values()], COUNTS)
 
 
 def add_trial(shared, setting, value, state=TrialState.COMPLETE, points=None):
@@ -32,7 +34,7 @@ def config(tmp_path_factory) -> Path:
         tmp_path_factory.mktemp('tuning') / 'small.py',
         test_root='not to be read',
         max_iters=ITERATIONS,
-        loss={'form': 'target'},
+        loss={'log_base': 'e'},
     )
 
 

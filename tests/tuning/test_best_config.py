@@ -10,7 +10,7 @@ from mmseg_margin.tuning.tune import best_config_text, check_inheritable
 from tests.upstream import CONFIGS
 
 DEMO = next((Path(__file__).parents[2] / 'configs/demo').glob('*_margin_*.py'))
-LOSS = {'type': 'MarginCalibrationLoss', 'tau': 2.5, 'form': 'target'}
+LOSS = {'type': 'MarginCalibrationLoss', 'tau': 2.5, 'log_base': 'e'}
 RECIPES = {
     'two heads': CONFIGS
     / 'deeplabv3plus/deeplabv3plus_r50-d8_4xb2-80k_cityscapes-512x1024.py',

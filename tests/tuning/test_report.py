@@ -1,30 +1,29 @@
 """The report of a search, from trials that were never trained."""
 
+import re
+
 import pytest
 from optuna.trial import TrialState
 
-from mmseg_margin.tuning.report import write_report
-from mmseg_margin.tuning.search_space import setting_of
-from mmseg_margin.tuning.shared_study import SharedStudy
-from mmseg_margin.tuning.trial import Task
-from tests.comparison.invented import make_setup
-from tests.tuning.conftest import add_trial
+from mmseg_margin.tuning.report import Task, write_report
+from mmseg_margin.tuning.study import SharedStudy
+from tests.tuning.conftest import FIRST, MARGIN, add_trial
 
-PAPER = setting_of({}, [900, 100])
-OWN = setting_of({'form': 'softmax'}, [900, 100])
-STARTS = {"the paper's": PAPER, "the config's own": OWN}
+JACCARD, AUTHORS, PAPER = FIRST.values()
 SAME_SPLIT = '> The config tests on its validation images.'
 
 
 @pytest.fixture
 def task(cfg):
-    setup = make_setup(
+    common = dict(
+        config='small.py',
         iterations=100,
+        init='start.pth',
         versions={'torch': '9.9'},
-        commands=['tune.py small.py --trials 9'],
+        command='tune.py small.py --trials 9',
     )
-    loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
-    return Task(cfg, loss, setup, 0, 'start.pth', STARTS)
+    loss = {**MARGIN, 'backend': 'eager'}
+    return Task(cfg, loss, common, 0, 'start.pth', FIRST)
 
 
 @pytest.fixture
@@ -44,22 +43,25 @@ def test_a_search_without_a_trial(task, shared):
 
 
 def test_a_whole_search(task, shared):
+    add_trial(shared, JACCARD, 50.25)
+    add_trial(shared, AUTHORS, None, TrialState.FAIL)
     add_trial(shared, PAPER, 40.0)
-    add_trial(shared, OWN, 50.25)
     for i in range(8):
         add_trial(shared, {**PAPER, 'largest_offset': 0.05 * 2**i}, 45.0 + i)
     add_trial(shared, PAPER, 30.0, TrialState.PRUNED, {40: 30.0})
     page = write_report(task, shared)
     text = markdown(page)
     assert (
-        'The best of 11 trials is trial 9 with a validation mIoU of 52.00: '
-        "12.00 above the paper's and 1.75 above the config's own." in text
+        'The best of 12 trials is trial 10 with a validation mIoU of 52.00: '
+        '1.75 above jaccard and 12.00 above margin.' in text
     )
     assert '30.00 when stopped at iteration 40' in text
     assert '**52.00**' in text
     assert 'tune.py small.py --trials 9' in text
-    assert 'tuned=margin:backend=eager,form=paper,' in text
-    assert '| 1 | softmax | \u2013 | 0 | 2 | None | 3 | 50.25 |' in text
+    assert 'tuned=margin:backend=eager,pos_weight=1.0,' in text
+    dashes = '\u2013 | ' * 5
+    assert f'| 0 | jaccard | 1 | 2 | None | {dashes}50.25 |' in text
+    assert re.search(r'^\| 1 \| margin .*\| failed \|$', text, re.MULTILINE)
     assert '| torch | 9.9 |' in text
     assert SAME_SPLIT not in text
     for name in ('history', 'slices', 'importance'):

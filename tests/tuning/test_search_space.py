@@ -2,98 +2,118 @@
 
 import optuna
 import pytest
-from optuna.trial import create_trial
 
-from mmseg_margin.losses import MarginCalibrationLoss
+from mmseg_margin.losses.margin_calibration_loss import expand_preset
+from mmseg_margin.losses.objectives import build_loss, parse_objective
 from mmseg_margin.tuning.search_space import (
+    CLASSES,
     LARGEST_OFFSET,
     PARAMETERS,
+    first_settings,
     loss_with,
-    propose,
     search_space,
     setting_of,
+    suggest,
 )
-
-COUNTS = [900, 100]
-PAPER = setting_of({}, COUNTS)
-OWN = {**PAPER, 'form': 'target', 'pos_weight': 3.0, 'largest_offset': 50.0}
-STARTS = [PAPER, OWN]
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-
-def search(count, seed=0):
-    """Settings of a search that likes a focus."""
-    trials = []
-    for _ in range(count):
-        trial = propose(trials, STARTS, seed)
-        setting = trial.params
-        trials.append(
-            create_trial(
-                params=setting,
-                distributions=trial.distributions,
-                value=setting.get('focus', 0.0),
-            )
-        )
-    return [trial.params for trial in trials]
+from tests.tuning.conftest import COUNTS, FIRST, MARGIN, SPACE
 
 
 def test_a_setting_has_the_defaults_of_the_loss():
-    assert {
-        'form': 'paper',
+    assert setting_of(MARGIN, COUNTS) == {
+        'objective': 'margin',
         'pos_weight': 1.0,
-        'focus': 0.0,
         'log_base': 2,
+        'class_mean': False,
         'class_weight': None,
         # 10 sqrt(900) / 100
         'largest_offset': pytest.approx(3.0),
-    } == PAPER
-    own = setting_of({'type': 'X', 'form': 'softmax', 'tau': 5}, COUNTS)
+        'upsilon': 1.0,
+    }
+    own = setting_of({**MARGIN, 'tau': 5, 'upsilon': 0.5}, COUNTS)
     assert own['largest_offset'] == pytest.approx(1.5)
-    assert 'pos_weight' not in own
-    best = setting_of({'preset': 'recommended'}, COUNTS)
-    assert best['form'] == 'jaccard'
-    assert best['largest_offset'] == LARGEST_OFFSET[0]
+    assert own['upsilon'] == 0.5
+    without = setting_of({**MARGIN, 'tau': 0}, COUNTS)
+    assert without['largest_offset'] == LARGEST_OFFSET[0]
+    jaccard = setting_of({'type': 'JaccardLoss', 'ce_ramp': 1.0}, COUNTS)
+    assert jaccard == {
+        'objective': 'jaccard',
+        'ce_weight': 1.0,
+        'ce_ramp': 1.0,
+        'class_weight': None,
+    }
 
 
-def test_the_space_is_widened_to_the_starting_points():
-    space = search_space(STARTS)
+def test_the_most_valuable_settings_come_first():
+    assert [*FIRST] == ['jaccard', 'margin-authors', 'margin']
+    own = first_settings({**MARGIN, 'tau': 1}, COUNTS)
+    assert [*own][3:] == ["the config's own"]
+
+
+@pytest.mark.parametrize('name', FIRST)
+def test_the_first_settings_are_the_named_objectives(name):
+    """Nothing of a preset is lost, class_mean of the authors included."""
+    (named,) = map(expand_preset, parse_objective(name))
+    tried = loss_with(MARGIN, FIRST[name])
+    assert (
+        tried.items()
+        >= {
+            key: value for key, value in named.items() if key != 'preset'
+        }.items()
+    )
+    if name == 'margin-authors':
+        assert tried['class_mean'] is True
+
+
+def test_the_space_is_widened_to_the_first_settings():
+    own = {**MARGIN, 'pos_weight': 3.0, 'largest_offset': 50.0}
+    settings = first_settings(own, COUNTS).values()
+    space = search_space([*settings], COUNTS)
     assert space['pos_weight'].choices == (1.0, 'num_classes', 3.0)
     offsets = space['largest_offset']
-    assert (offsets.low, offsets.high) == (LARGEST_OFFSET[0], 50.0)
+    assert offsets.low == LARGEST_OFFSET[0]
+    assert offsets.high == pytest.approx(50.0)
 
 
-def test_only_what_a_form_has_is_tried():
-    """And the loss takes every setting that is tried."""
-    space = search_space(STARTS)
-    settings = search(30)
-    assert {setting['form'] for setting in settings} == set(PARAMETERS)
-    for setting in settings:
-        assert set(setting) == {'form', *PARAMETERS[setting['form']]}
-        for name, value in setting.items():
-            internal = space[name].to_internal_repr(value)
-            assert space[name]._contains(internal)
-        own = {'tau': 3.0, 'upsilon': 2.0, 'focus': 9.0, 'memory': 0.1}
-        arguments = loss_with(own, setting)
-        assert arguments == {'upsilon': 2.0, **setting}
-        loss = MarginCalibrationLoss(**arguments)
-        loss.set_class_counts(COUNTS)
-        assert loss.rho_0k.max() == pytest.approx(setting['largest_offset'])
+def test_only_parameters_of_a_loss_are_tried():
+    """And the loss accepts every setting that is tried."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    objectives = set()
+    for _ in range(30):
+        setting = suggest(study.ask(), SPACE)
+        objective = setting['objective']
+        objectives.add(objective)
+        assert [*setting] == ['objective', *PARAMETERS[objective]]
+        own = {**MARGIN, 'tau': 3.0, 'backend': 'eager', 'class_counts': [1]}
+        loss = loss_with(own, setting)
+        assert loss['type'] == CLASSES[objective]
+        assert loss['backend'] == 'eager'
+        assert 'tau' not in loss
+        assert ('class_counts' in loss) == (objective == 'margin')
+        loss.pop('class_counts', None)
+        built = build_loss(loss)
+        if objective == 'margin':
+            built.set_class_counts(COUNTS)
+            largest = setting['largest_offset']
+            assert built.rho_0k.max() == pytest.approx(largest)
+    assert objectives == {*PARAMETERS}
 
 
-def test_the_search_begins_with_the_starting_points():
-    assert search(2) == STARTS
+def test_absent_classes_matter_only_to_a_margin_loss_of_the_config():
+    settings = first_settings({'type': 'JaccardLoss'}, [900, 100, 0])
+    assert settings['margin']['largest_offset'] == pytest.approx(3.0)
+    loss = loss_with({'type': 'JaccardLoss'}, settings['margin'])
+    assert loss['absent_class'] == 'zero'
 
 
-def test_the_same_trials_give_the_same_setting():
-    first, second = search(14), search(14)
-    assert first == second
-    assert search(14, seed=1)[2:] != first[2:]
-
-
-def test_the_search_learns():
-    """After the random beginning it looks where it was good."""
-    assert sum(setting.get('focus') == 2 for setting in search(30)[20:]) >= 7
+@pytest.mark.parametrize(
+    ('settings', 'counts', 'said'),
+    [
+        ({'upsilon': 1e-9}, COUNTS, 'choose upsilon above'),
+        ({}, [900, 0], 'has no labelled pixel'),
+        ({'class_weight': [1.0, 2.0]}, COUNTS, 'class_weight as a list'),
+    ],
+)
+def test_a_loss_that_cannot_be_tuned(settings, counts, said):
+    with pytest.raises(ValueError, match=said):
+        first_settings({**MARGIN, **settings}, counts)

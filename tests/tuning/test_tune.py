@@ -10,13 +10,11 @@ from optuna.trial import TrialState
 
 from mmseg_margin.tooling.launch import build_runner, load_config
 from mmseg_margin.tuning import tune
-from mmseg_margin.tuning.search_space import setting_of
-from mmseg_margin.tuning.shared_study import SharedStudy
+from mmseg_margin.tuning.study import SharedStudy
 from tests.processes import fork, wait_for
-from tests.tuning.conftest import ITERATIONS, add_trial
+from tests.tuning.conftest import FIRST, ITERATIONS, add_trial
 
 BEGUN, TRIALS = 4, 7
-PAPER = setting_of({'preset': 'paper'}, [900, 100])
 
 
 def prepare(config, out, trials=BEGUN, level=0.0):
@@ -26,7 +24,7 @@ def prepare(config, out, trials=BEGUN, level=0.0):
     shared = SharedStudy(out, identity, ITERATIONS)
     points = {1: 0.0, 2: 0.0, 3: level, 4: level}
     for number in range(trials):
-        setting = {**PAPER, 'largest_offset': 1.0 + number}
+        setting = {**FIRST['margin'], 'largest_offset': 1.0 + number}
         add_trial(shared, setting, 1.0, points=points)
     return out
 
@@ -45,7 +43,7 @@ def search(config, out, trials=TRIALS):
 
 def table(shared):
     return [
-        (t.number, t.params, t.state, t.value, t.intermediate_values)
+        (t.params, t.state, t.value, t.intermediate_values)
         for t in shared.trials
     ]
 
@@ -82,16 +80,16 @@ def test_other_trials_are_whole_and_told_in_a_line(undisturbed):
         trial = undisturbed.trials[number]
         assert trial.state == TrialState.COMPLETE
         assert list(trial.intermediate_values) == [1, 2, 3, 4]
-        assert line.startswith(f'trial {number}: form=')
+        assert line.startswith(f'trial {number}: objective=')
         assert f'{number + 1} of {TRIALS} trials' in line
         assert 'best' in line
         assert 'left' in line
-    assert f'trial {undisturbed.best.number} ' in verdict
+    assert f'trial {undisturbed.best} ' in verdict
 
 
 def test_only_the_best_keeps_its_checkpoint(undisturbed):
     kept = {path.parent.name for path in undisturbed.out.rglob('*.pth')}
-    assert kept == {str(undisturbed.best.number)}
+    assert kept == {str(undisturbed.best)}
 
 
 def test_a_killed_search_ends_with_the_same_table(
@@ -110,16 +108,21 @@ def test_a_killed_search_ends_with_the_same_table(
 
 
 def test_two_processes_share_a_search(config, tmp_path):
-    """It begins with the presets and the config's own setting."""
+    """It begins with the named objectives and the config's own setting."""
     out = tmp_path / 'out'
     processes = [fork(search, config, out, 4) for _ in range(2)]
     assert wait_for(processes, 600) == [0, 0]
     trials = [line for line in shown(out) if line.startswith('trial ')]
-    begun = ('paper, pos_weight=1,', 'paper, pos_weight=num_', 'jaccard', 'ta')
-    for number, (line, form) in enumerate(
+    begun = (
+        'jaccard',
+        'margin, pos_weight=num_classes, log_base=e, class_mean=True',
+        'margin, pos_weight=1, log_base=2',
+        'margin',
+    )
+    for number, (line, objective) in enumerate(
         zip(sorted(trials), begun, strict=True)
     ):
-        assert line.startswith(f'trial {number}: form={form}')
+        assert line.startswith(f'trial {number}: objective={objective}')
 
 
 def test_a_loss_without_margins_is_refused_before_any_trial(cfg, tmp_path):
@@ -131,9 +134,11 @@ def test_a_loss_without_margins_is_refused_before_any_trial(cfg, tmp_path):
 
 
 def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
-    """The recipe has another form and the eager backend."""
+    """The recipe has another log_base and the eager backend."""
     out = prepare(config, tmp_path / 'out', trials=1)
-    best = search(config, out, 1).best.params
+    shared = search(config, out, 1)
+    best = shared.trials[shared.best].params
+    assert best.pop('objective') == 'margin'
     cfg = load_config(str(out / 'best_config.py'))
     (loss,) = [h.loss for h in cfg.custom_hooks if h.type == 'SwapLossHook']
     assert {name: loss[name] for name in best} == best
@@ -145,7 +150,7 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     cfg.test_cfg = cfg.test_evaluator = None
     runner = build_runner(cfg)
     runner.train()
-    assert runner.model.decode_head.loss_decode.settings.form == 'paper'
+    assert runner.model.decode_head.loss_decode.settings.log_base == 2
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 from .records import read_json
 
 CURVES_FILE = 'curves.json'
+# The parts of JaccardLoss, which it reports as scalars of each head.
+PARTS = ('jaccard', 'ce', 'ce_weight')
 
 
 @METRICS.register_module()
@@ -32,7 +34,7 @@ class ClassIoUMetric(TailIoUMetric):
     """Keeps in ``class_iou`` what upstream only prints as a table."""
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Predictions stay class indices; for a server they start at 1."""
+        """Write class indices; for a server upstream would start at 1."""
         unchanged = {'reduce_zero_label': False}
         super().process(data_batch, [{**s, **unchanged} for s in data_samples])
 
@@ -47,15 +49,16 @@ class CurvesHook(Hook):
     """Loss and mIoU on some training and validation images, as in Figure 3.
 
     Both are measured without augmentation and in evaluation mode, so that
-    they can be compared with each other. The points are kept in
-    ``curves.json`` in the work dir; ``seconds`` has the time of every
-    iteration, without that of the measuring.
+    they can be compared with each other. If the loss reports its parts as
+    scalars, these are added. The points are kept in ``curves.json`` in the
+    work dir; ``seconds`` has the time of every iteration, without that of the
+    measuring.
 
     Args:
         datasets: Data set configs for ``'train'`` and ``'val'``, with the
             pipeline of the validation.
         interval: Iterations between two points.
-        images: Of each data set, evenly spread.
+        images: Number of evenly spaced images of each data set.
     """
 
     def __init__(
@@ -73,7 +76,8 @@ class CurvesHook(Hook):
         self.path = Path(runner.work_dir, CURVES_FILE)
         # Go on with the points up to the checkpoint that is resumed.
         if runner.iter > 0 and self.path.exists():
-            for name, points in read_json(self.path).items():
+            curves: dict[str, list] = read_json(dict, self.path)
+            for name, points in curves.items():
                 self.curves[name] = [p for p in points if p[0] <= runner.iter]
         for split, config in self.datasets.items():
             dataset = DATASETS.build(config)
@@ -87,10 +91,18 @@ class CurvesHook(Hook):
         self.seconds.append(time.perf_counter() - self._started)
         if not self.every_n_train_iters(runner, self.interval):
             return
+        # Before measuring, which computes losses of other images.
+        figures = {
+            key.removeprefix('train/'): float(scalar.mean(self.interval))
+            for key, scalar in runner.message_hub.log_scalars.items()
+            if key.rpartition('.')[2] in PARTS
+        }
         for split, images in self._chosen.items():
             for name, value in measure(runner.model, images).items():
-                points = self.curves.setdefault(f'{split}_{name}', [])
-                points.append((runner.iter + 1, value))
+                figures[f'{split}_{name}'] = value
+        for name, value in figures.items():
+            points = self.curves.setdefault(name, [])
+            points.append((runner.iter + 1, value))
         atomic_write_text(self.path, json.dumps(self.curves))
 
 
