@@ -119,7 +119,7 @@ def describe(cfg: Config, init: str | None) -> dict[str, Any]:
             **{package.__name__: package.__version__ for package in packages},
             'mmseg_margin': version.__version__,
         },
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=f'{Path(sys.argv[0]).name} {shlex.join(sys.argv[1:])}',
     )
 
 
