@@ -1,12 +1,10 @@
 """The paper's Tables 1 and 2, paired differences, margins and cost."""
 
-from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
-from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.report.numbers import (
     ABSENT,
@@ -16,6 +14,7 @@ from mmseg_margin.report.numbers import (
 )
 from mmseg_margin.report.pages import Block, Picture, Table
 from mmseg_margin.stats import ClassStats, plot_stats
+from mmseg_margin.stats.display import offset_columns
 
 from .records import FITTED, Run
 from .results import BASELINE, MARGIN_LOSS, Results
@@ -105,15 +104,14 @@ def margin_blocks(results: Results, folder: Path) -> list[Block]:
     name, loss = next(iter(losses.items()))
     known = [field.name for field in fields(OffsetSettings)]
     given = {key: loss[key] for key in known if key in loss}
-    settings = replace(OffsetSettings(**given), absent_class='zero')
+    settings = OffsetSettings(**given)
     tau, upsilon = settings.tau_for(counts), settings.upsilon
-    texts, file = [(ABSENT, ABSENT)] * len(counts), None
-    with suppress(SettingError):  # a single class, or no labelled pixel
-        offsets = zip(*settings.offsets(counts), counts, strict=True)
-        texts = [
-            (f'{rho_0k:.4g}', f'{rho_k0:.4g}') if count else (ABSENT, ABSENT)
-            for rho_0k, rho_k0, count in offsets
-        ]
+    texts = [
+        [ABSENT if text == '-' else text for text in pair]
+        for pair in offset_columns(stats, settings)
+    ]
+    file = None
+    if any(rho_0k != ABSENT for rho_0k, _ in texts):
         file = folder / 'classes.png'
         plot_stats(stats, file, settings)
     table = Table(

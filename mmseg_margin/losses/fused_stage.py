@@ -28,6 +28,8 @@ OURS = (
     WeightedCrossEntropyLoss,
 )
 STAGE = 'loss_by_feat'
+# mmseg's own stage is quicker for cross-entropy on fewer scores than this.
+STOCK_BELOW = 2**16
 
 
 def why_not_fused(head: Any) -> str | None:
@@ -62,11 +64,13 @@ def fused_loss_by_feat(
     head: Any, seg_logits: Tensor, batch_data_samples: list
 ) -> dict[str, Tensor]:
     """mmseg's ``loss_by_feat`` for scores (N, K, h, w)."""
-    losses = losses_of(head)
     # Read in every step, because hooks may change a loss or its weight.
-    if not all(map(is_fusible, losses)):
-        return type(head).loss_by_feat(head, seg_logits, batch_data_samples)
+    losses = losses_of(head)
     label = head._stack_batch_gt(batch_data_samples).squeeze(1)
+    is_small = seg_logits.shape[1] * label.numel() < STOCK_BELOW
+    is_stock = all(type(loss) is CrossEntropyLoss for loss in losses)
+    if (is_small and is_stock) or not all(map(is_fusible, losses)):
+        return type(head).loss_by_feat(head, seg_logits, batch_data_samples)
     log: dict[str, Tensor] = {}
     for loss in losses:
         value, hits = fused_loss(

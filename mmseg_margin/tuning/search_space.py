@@ -67,7 +67,7 @@ def setting_of(
             'The config gives class_weight as a list, which cannot be tuned: '
             "name a method there, for example class_weight='sqrt'."
         )
-    values = {**{key: CHOICES[key][0] for key in CHOICES}, **loss}
+    values = {key: CHOICES[key][0] for key in CHOICES} | loss
     if name == 'margin':
         known = [field.name for field in fields(OffsetSettings)]
         given = {key: loss[key] for key in known if key in loss}

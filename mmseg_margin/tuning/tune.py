@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,13 @@ from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.comparison import CurvesHook
 from mmseg_margin.comparison.compare import describe
 from mmseg_margin.comparison.training import run_config, train_and_test
-from mmseg_margin.config_tools import add_hook, as_list, registered_name
+from mmseg_margin.config_tools import add_hook, registered_name
 from mmseg_margin.errors import SettingError
 from mmseg_margin.heads import heads_of_config
-from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
-from mmseg_margin.losses.objectives import parse_objective
+from mmseg_margin.losses.objectives import (
+    losses_of_config,
+    parse_objective,
+)
 from mmseg_margin.losses.swap import set_objective
 
 from .report import BEST_CONFIG, Task, outcome_text, summary, write_report
@@ -125,18 +126,9 @@ def tune(
 
 def own_loss(cfg: Config) -> dict[str, Any]:
     """The config's own loss of ours, or the first one that is tried."""
-    swaps = [
-        parse_objective(hook.get('loss', 'margin'))
-        for hook in as_list(cfg.get('custom_hooks'))
-        if registered_name(hook) == SwapLossHook.__name__
-    ]
-    own = [
-        as_list(head.get('loss_decode'))
-        for head in heads_of_config(cfg.model).values()
-    ]
     loss = next(
         loss
-        for loss in chain(*(swaps or own), parse_objective(FIRST[0]))
+        for loss in (*losses_of_config(cfg), *parse_objective(FIRST[0]))
         if registered_name(loss) in CLASSES.values()
     )
     # Each head keeps a weight of its own.

@@ -14,6 +14,7 @@ from mmseg.structures import SegDataSample
 from torch import nn
 
 from mmseg_margin.hooks import FusedLossHook
+from mmseg_margin.losses import fused_stage
 from tests.hooks.builders import ON_CPU, head
 from tests.processes import run_ranks
 from tests.small_training import PLAIN, train, training_config
@@ -37,6 +38,11 @@ LOSSES = {
     'sum': {**MARGIN, 'reduction': 'sum'},
     'list': [CE, MARGIN, {**CE, 'loss_weight': 0.5}],
 }
+
+
+@pytest.fixture(autouse=True)
+def _small_batches_too(monkeypatch):
+    monkeypatch.setattr(fused_stage, 'STOCK_BELOW', 0)
 
 
 class Heads(nn.Module):
@@ -109,6 +115,43 @@ def test_under_autocast(batch):
     assert half['loss_margin'].dtype == torch.float32
     assert half.pop('gradient').dtype == torch.bfloat16
     torch.testing.assert_close(half['loss_margin'], full['loss_margin'])
+
+
+def test_the_losses_are_read_in_every_step(batch):
+    """A hook may change a weight, or a loss, after the stage was fused."""
+    (fused,) = fuse(head(CE))
+    before = log_and_gradient(fused, *batch)['loss_ce']
+    fused.loss_decode.loss_weight = 0.5
+    torch.testing.assert_close(
+        log_and_gradient(fused, *batch)['loss_ce'], before / 2
+    )
+    for loss in (MARGIN, {'type': 'DiceLoss'}):
+        fused.loss_decode = MODELS.build(loss)
+        expected = MODELS.build(head(loss))
+        torch.testing.assert_close(
+            log_and_gradient(fused, *batch), log_and_gradient(expected, *batch)
+        )
+
+
+def test_cross_entropy_of_few_scores_stays_mmsegs(batch, monkeypatch):
+    """It is quicker there."""
+    monkeypatch.setattr(fused_stage, 'STOCK_BELOW', 2**16)
+    monkeypatch.setattr(fused_stage, 'fused_loss', None)
+    (fused,) = fuse(head(CE))
+    assert log_and_gradient(fused, *batch)['loss_ce'] > 0
+
+
+def test_an_interrupted_training_leaves_nothing_behind(batch):
+    model = Heads(head(CE))
+    runner = SimpleNamespace(
+        model=model, message_hub=MessageHub.get_instance('fused')
+    )
+    hook = FusedLossHook()
+    hook.before_train(runner)  # and after_train is never called
+    model.decode_head[0].loss_decode = MODELS.build({'type': 'DiceLoss'})
+    hook.before_train(runner)
+    assert 'loss_by_feat' not in vars(model.decode_head[0])
+    assert 'loss_dice' in log_and_gradient(model.decode_head[0], *batch)
 
 
 def test_a_fused_head_is_copied_and_pickled(batch):
