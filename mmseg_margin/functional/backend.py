@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -26,8 +26,9 @@ BACKENDS = ('auto', 'triton', 'compiled', 'eager')
 # From this many scores on, what a compiled kernel saves in a few hundred
 # steps outweighs the seconds of its compilation.
 COMPILE_FROM = 2**22
-# torch runs an operator on one thread below this many numbers.
-PARALLEL_FROM = 2**15
+# Below this many scores for each thread the threads are not worth their cost:
+# every operator waits for all of them, and long on a busy machine.
+SCORES_A_THREAD = 2**20
 # Scores of a piece for each thread: few enough for the cache, and pixels
 # enough to outweigh the cost of a call. A GPU needs more of both.
 EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
@@ -137,10 +138,11 @@ def _has_compiler(device_type: str) -> bool:
 
 
 class Plan(NamedTuple):
-    """A kernel, and how many pixels to give it at once."""
+    """A kernel, how many pixels to give it at once, and on what threads."""
 
     kernel: Kernel
     pixels: int
+    one_thread: bool
 
 
 def make_plan(
@@ -154,19 +156,33 @@ def make_plan(
         backend = _choose_without_triton(device, K * pixels)
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
+    one_thread = K * pixels < threads * SCORES_A_THREAD
+    if one_thread:
+        threads = 1
     if device.type != 'cpu':
         size = max(GPU_SCORES // K, GPU_PIXELS)
     elif compiled:
         size = threads * max(COMPILED_SCORES // K, COMPILED_PIXELS)
-    elif threads > 1 and K * pixels < threads * EAGER_SCORES * 4:
-        # Too little work to share: each operator would wait for the threads.
-        size = max((PARALLEL_FROM - 1) // K, 1)
     else:
         size = threads * max(EAGER_SCORES // K, EAGER_PIXELS)
     if not compiled:
-        return Plan(kernel.eager, size)
+        return Plan(kernel.eager, size, one_thread)
     double = like.dtype == torch.float64
-    return Plan(_compile(kernel, K, double, device.type), size)
+    return Plan(_compile(kernel, K, double, device.type), size, one_thread)
+
+
+@contextmanager
+def threads_of(plan: Plan) -> Iterator[None]:
+    """Context manager: the threads that a plan asks for."""
+    threads = torch.get_num_threads()
+    if threads == 1 or not plan.one_thread:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @functools.cache

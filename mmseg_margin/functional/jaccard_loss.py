@@ -32,7 +32,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .backend import PARALLEL_FROM, PixelKernel, PixelTerms, class_numbers
+from .backend import EAGER_SCORES, PixelKernel, PixelTerms, class_numbers
 from .softmax import eager_softmax, fusible_softmax
 from .stage import reduced_loss
 from .triton_launch import TritonResult
@@ -188,7 +188,7 @@ class JaccardKernel(NamedTuple):
 
 def _weights_of_all(table: ErrorWeights, error: Tensor) -> Tensor:
     """The weights of errors (K, P), for a compiler."""
-    place, level = _level(table, error)
+    place, level = _locate(table, error)
     value = table.value.gather(1, level.long())
     return value + table.slope.gather(1, level.long()) * (place - level)
 
@@ -197,7 +197,7 @@ def _weights_of_label(
     table: ErrorWeights, error: Tensor, index: Tensor
 ) -> Tensor:
     """The weights of errors (1, P) of the classes in ``index``."""
-    place, level = _level(table, error)
+    place, level = _locate(table, error)
     value = table.value[index, level.long()]
     return value + table.slope[index, level.long()] * (place - level)
 
@@ -206,7 +206,7 @@ def _look_up(
     table: ErrorWeights, error: Tensor, index: Tensor | None = None
 ) -> Tensor:
     """The same two with few passes, for a lack of a compiler."""
-    place, level = _level(table, error)
+    place, level = _locate(table, error)
     first = table.first
     if index is not None:
         first = first.flatten().index_select(0, index[0])
@@ -218,12 +218,11 @@ def _look_up(
     return value.addcmul_(slope, place.frac_())
 
 
-def _level(table: ErrorWeights, error: Tensor) -> tuple[Tensor, Tensor]:
+def _locate(table: ErrorWeights, error: Tensor) -> tuple[Tensor, Tensor]:
     """Where an error lies among the levels, and its level."""
-    last = table.value.shape[1] - 1
-    place = error * last
-    # Clamped, so that NaN cannot index out of range.
-    return place, place.to(torch.int32).clamp_(0, last)
+    size = table.value.shape[1]
+    place = error * (size - 1)
+    return place, _level(place, size)
 
 
 def jaccard_weights(
@@ -276,11 +275,10 @@ def count_errors(
         levels: L.
     """
     K = like.shape[1]
-    counts = torch.zeros(2, K * levels, dtype=torch.int64, device=like.device)
-    own, others = counts
-    first = levels * class_numbers(like)
-    # Small enough to run on one thread, and to stay in the cache.
-    size = max((PARALLEL_FROM - 1) // K, 1)
+    counts = torch.zeros(2 * K * levels, dtype=torch.int64, device=like.device)
+    others = levels * (class_numbers(like) + K)
+    # Few enough to stay in the cache.
+    size = max(EAGER_SCORES // K, 1)
     for scores, labels in sample:
         for s, label in zip(
             scores.flatten(1).split(size, 1),
@@ -291,22 +289,19 @@ def count_errors(
             softmax = eager_softmax(s.to(like), label, index)
             # Scores that are not finite are an error of no level.
             counted = (label >= 0) & softmax.log_loss.isfinite()
-            counted = counted.long()
-            # All pixels as if of others, then the label's own corrected.
-            p = softmax.power.div_(softmax.total)
-            place = _levels(p, levels).add_(first).long()
-            others.scatter_add_(
-                0, place.flatten(), counted.expand_as(place).flatten()
+            p = softmax.power.mul_(levels / softmax.total)
+            place = _level(p, levels).add_(others).long()
+            own = _level(levels * softmax.error, levels) + levels * index
+            place.scatter_(0, index, own)
+            counts.scatter_add_(
+                0, place.flatten(), counted.long().expand_as(place).flatten()
             )
-            others.scatter_add_(0, place.gather(0, index)[0], -counted[0])
-            place = _levels(softmax.error, levels) + levels * index
-            own.scatter_add_(0, place[0], counted[0])
     return counts.view(2, K, levels)
 
 
-def _levels(error: Tensor, levels: int) -> Tensor:
+def _level(place: Tensor, levels: int) -> Tensor:
     # Clamped, so that NaN cannot index out of range.
-    return (error * levels).to(torch.int32).clamp_(0, levels - 1)
+    return place.to(torch.int32).clamp_(0, levels - 1)
 
 
 def jaccard_loss(

@@ -20,6 +20,7 @@ from .backend import (
     choose_backend,
     make_plan,
     no_autocast,
+    threads_of,
     uncompiled,
 )
 from .triton_launch import Planes, TritonResult
@@ -154,10 +155,10 @@ def run_stage(
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-    with no_autocast(scores.device):
+    kernel = objective.kernel(scores.shape[1])
+    plan = make_plan(kernel, scores, labels.numel(), backend)
+    with no_autocast(scores.device), threads_of(plan):
         known = known_labels(labels, scores.shape[1], ignore_index)
-        kernel = objective.kernel(scores.shape[1])
-        plan = make_plan(kernel, scores, labels.numel(), backend)
         values = scores.detach()
         source: Any = (
             upsampled(values.to(dtype), known, weight, bool(align_corners))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from mmseg_margin.functional import choose_backend, margin_loss
+from mmseg_margin.functional.margin_loss import MarginKernel
 from tests.commands import run_python
 
 WITHOUT_COMPILER = """
@@ -128,3 +129,29 @@ def test_a_cache_folder_that_cannot_be_written_falls_back(monkeypatch, caplog):
     for _ in range(2):
         margin_loss(*arguments, log_base=13, backend='compiled')
     assert caplog.text.count('runs eagerly') == 1
+
+
+@pytest.mark.parametrize(('side', 'expected'), [(8, 1), (2048, 2)])
+def test_small_work_runs_on_one_thread(monkeypatch, side, expected):
+    """And the number of threads is what it was, also after an error."""
+    seen = []
+
+    def kernel(self, scores, *_):
+        seen.append(torch.get_num_threads())
+        raise RuntimeError('stop')
+
+    monkeypatch.setattr(MarginKernel, 'eager', kernel)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(RuntimeError, match='stop'):
+            margin_loss(
+                torch.zeros(1, 2, side, side),
+                torch.zeros(1, side, side).long(),
+                0.1,
+                0.1,
+                backend='eager',
+            )
+        assert (seen, torch.get_num_threads()) == ([expected], 2)
+    finally:
+        torch.set_num_threads(before)

@@ -34,7 +34,6 @@ every_objective = pytest.mark.parametrize('name', OBJECTIVES)
 def _many_small_pieces(monkeypatch):
     monkeypatch.setattr(backend, 'EAGER_PIXELS', 100)
     monkeypatch.setattr(backend, 'EAGER_SCORES', 100)
-    monkeypatch.setattr(backend, 'PARALLEL_FROM', 100)
 
 
 def two_images(K, low, full, dtype=torch.float64):
