@@ -1,6 +1,6 @@
 """A small fixed problem for the Triton kernels, and its results in torch.
 
-The references are differentiable and slow: every formula as it is defined.
+The references are differentiable and slow, and follow the definitions.
 """
 
 import math
