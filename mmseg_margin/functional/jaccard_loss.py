@@ -348,10 +348,10 @@ def jaccard_loss(
         backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
 
     Example:
-        >>> scores = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+        >>> scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
         >>> loss = jaccard_loss(scores, torch.tensor([0, 1]), ce_weight=0.0)
         >>> round(float(loss), 4)
-        0.75
+        0.2193
     """
     return reduced_loss(
         scores,
