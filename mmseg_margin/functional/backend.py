@@ -28,8 +28,8 @@ BACKENDS = ('auto', 'triton', 'compiled', 'eager')
 COMPILE_FROM = 2**22
 # torch runs an operator on one thread below this many numbers.
 PARALLEL_FROM = 2**15
-# Scores of a piece per thread, few enough for the cache, and the fewest pixels
-# that make the overhead of a call negligible. A GPU needs more of both.
+# Scores of a piece for each thread: few enough for the cache, and pixels
+# enough to outweigh the cost of a call. A GPU needs more of both.
 EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
 COMPILED_SCORES, COMPILED_PIXELS = 310_000, 4_080
 GPU_SCORES, GPU_PIXELS = 8_000_000, 65_536
@@ -157,7 +157,7 @@ def make_plan(
     elif compiled:
         size = threads * max(COMPILED_SCORES // K, COMPILED_PIXELS)
     elif threads > 1 and K * pixels < threads * EAGER_SCORES * 4:
-        # One thread, because synchronising several would cost more.
+        # Too little work to share: each operator would wait for the threads.
         size = max((PARALLEL_FROM - 1) // K, 1)
     else:
         size = threads * max(EAGER_SCORES // K, EAGER_PIXELS)

@@ -213,7 +213,7 @@ def _weights_of_label(
 def _look_up(
     table: ErrorWeights, error: Tensor, index: Tensor | None = None
 ) -> Tensor:
-    """Both of the above in few passes, for the eager kernel."""
+    """The same two with few passes, for a lack of a compiler."""
     place, level = _level(table, error)
     first = table.first
     if index is not None:
@@ -227,7 +227,7 @@ def _look_up(
 
 
 def _level(table: ErrorWeights, error: Tensor) -> tuple[Tensor, Tensor]:
-    """The errors in units of levels, and the level of each."""
+    """Where an error lies among the levels, and its level."""
     last = table.value.shape[1] - 1
     place = error * last
     # Clamped, so that NaN cannot index out of range.
@@ -296,11 +296,10 @@ def count_errors(
         ):
             index = label.clamp(min=0).long()
             softmax = eager_softmax(s.to(like), label, index)
-            # A pixel whose loss is not finite has no level of error.
+            # Scores that are not finite are an error of no level.
             counted = (label >= 0) & softmax.log_loss.isfinite()
             counted = counted.long()
-            # Count every class as if it were not the label, then subtract
-            # the label's entry.
+            # All pixels as if of others, then the label's own corrected.
             p = softmax.power.div_(softmax.total)
             place = _levels(p, levels).add_(first).long()
             others.scatter_add_(
