@@ -1,9 +1,9 @@
 """Which kernel runs where: Triton, compiled or eager, and on how many pixels.
 
-A piece of pixels is copied next to each other before the kernel runs, because
-the classes of a pixel lie an image apart and would evict each other from the
-cache. The number of pixels is left open when a kernel is compiled, so that one
-serves all sizes of images.
+Each piece of pixels is copied into contiguous memory before the kernel runs,
+because the scores of one pixel lie an image apart and would evict each other
+from the cache. Kernels are compiled for a dynamic number of pixels, so that
+one kernel serves all image sizes.
 """
 
 import functools
@@ -23,8 +23,8 @@ from mmseg_margin.errors import MissingPackageError, SettingError
 P = ParamSpec('P')
 R = TypeVar('R')
 BACKENDS = ('auto', 'triton', 'compiled', 'eager')
-# From this many scores on, what a compiled kernel saves in a few hundred
-# steps outweighs the seconds of its compilation.
+# From this many scores on, a compiled kernel saves more time in a few hundred
+# steps than its compilation takes.
 COMPILE_FROM = 2**22
 # Below this many scores for each thread the threads are not worth their cost:
 # every operator waits for all of them, and long on a busy machine.
@@ -41,15 +41,13 @@ logger = logging.getLogger('mmseg_margin')
 class PixelTerms(NamedTuple):
     """What a kernel computes for P pixels.
 
-    The compiler stores an intermediate that is returned, where it would
-    otherwise compute it again in each loop: hence ``stored``.
-
     Args:
         loss: Weighted loss, (1, P).
-        gradient: Of the summed loss, (K, P).
-        hits: How many labels have the highest score.
+        gradient: Gradient of the summed loss, (K, P).
+        hits: Number of pixels whose label has the highest score.
         log_loss: Sum of the weighted cross-entropy, if the loss contains it.
-        stored: See above.
+        stored: Intermediates. The compiler stores what is returned, and would
+            recompute it in each loop otherwise.
     """
 
     loss: Tensor
@@ -65,8 +63,8 @@ Kernel = Callable[[Tensor, Tensor, Tensor, tuple], PixelTerms]
 class PixelKernel(Protocol):
     """Loss and gradient of scores (K, P), labels and weight (1, P).
 
-    Labels are -1, and weights 0, where a pixel is ignored. A kernel is a
-    named tuple of its settings, and is compiled once for each value.
+    Ignored pixels have the label -1 and the weight 0. A kernel is a named
+    tuple of its settings, and is compiled once for each value of the tuple.
     """
 
     def __hash__(self) -> int: ...
@@ -75,7 +73,7 @@ class PixelKernel(Protocol):
     def eager(
         self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
     ) -> PixelTerms:
-        """Single torch operators with as few passes as possible.
+        """Computed by torch operators, in as few passes as possible.
 
         Intermediates are overwritten, and the label's row is read and written
         by index.
@@ -84,7 +82,7 @@ class PixelKernel(Protocol):
     def fusible(
         self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
     ) -> PixelTerms:
-        """The same for a compiler: no index, which would split the loops."""
+        """The same for a compiler, without indexing, which splits loops."""
 
 
 def class_numbers(like: Tensor) -> Tensor:
@@ -96,14 +94,14 @@ def class_numbers(like: Tensor) -> Tensor:
 
 
 def select_label(mask: Tensor, x: Tensor) -> Tensor:
-    """The sum over the classes in the mask, (1, P)."""
+    """The values (K, P) where the mask is set, summed over K, (1, P)."""
     return torch.where(mask, x, 0.0).sum(0, keepdim=True)
 
 
 def choose_backend(
     device: torch.device, backend: str = 'auto', scores: int = COMPILE_FROM
 ) -> str:
-    """The backend that ``'auto'`` stands for, given the number of scores."""
+    """Resolve ``'auto'`` for a device and a number of scores."""
     if backend not in BACKENDS:
         raise SettingError(f'backend={backend!r} is not one of {BACKENDS}.')
     if backend == 'triton' and not _has_triton():
@@ -148,11 +146,11 @@ class Plan(NamedTuple):
 def make_plan(
     kernel: PixelKernel, like: Tensor, pixels: int, backend: str
 ) -> Plan:
-    """How to work through so many pixels with scores like (N, K, ...)."""
+    """The plan for a number of pixels with scores like (N, K, ...)."""
     K, device = like.shape[1], like.device
     backend = choose_backend(device, backend, K * pixels)
     if backend == 'triton':
-        # Its kernels do not serve these scores.
+        # The Triton kernels do not support these scores.
         backend = _choose_without_triton(device, K * pixels)
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
@@ -194,8 +192,8 @@ def _compile(
     def variant(scores, labels, weight, constants):
         return kernel.fusible(scores, labels, weight, constants)
 
-    # The compiler counts its variants by the code object and gives up after
-    # eight; so each variant has a code object of its own.
+    # torch.compile gives up after eight variants of one code object, so each
+    # variant gets its own.
     parts = (type(kernel).__name__, *kernel, num_classes, double)
     variant.__code__ = variant.__code__.replace(
         co_name='_'.join(map(str, parts))
@@ -203,7 +201,7 @@ def _compile(
     compiled: Kernel = torch.compile(
         variant,
         dynamic=False,
-        # The levels of the Jaccard objective are clamped.
+        # Levels of error are clamped, so no check of the index is needed.
         options={'assert_indirect_indexing': False},
     )
     failed = False
@@ -213,8 +211,8 @@ def _compile(
         if failed:
             return kernel.eager(scores, labels, weight, constants)
         if scores.shape[1] > 1:
-            # In every call: a changed number of threads, or inference mode,
-            # compiles again, and that variant has to be open too.
+            # In every call, because another number of threads, or inference
+            # mode, triggers recompilation, which has to be dynamic too.
             for per_pixel in (scores, labels, weight):
                 torch._dynamo.mark_dynamic(per_pixel, 1)
         try:
@@ -251,8 +249,8 @@ def no_autocast(device: torch.device) -> AbstractContextManager:
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     """``torch.compiler.disable``, applied when the function is called.
 
-    It imports the whole compiler, which would take longer than everything
-    else that importing this package does.
+    Applied at import, it would import the whole compiler, which takes longer
+    than the rest of this package's import.
     """
 
     disabled: list[Callable[P, R]] = []
@@ -263,6 +261,6 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
             disabled.append(torch.compiler.disable(function))
         return disabled[0](*args, **kwargs)
 
-    # What the compiler looks for before it follows a call.
+    # torch.compile checks this attribute before it traces a call.
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call

@@ -1,22 +1,23 @@
-r"""The Jaccard objective: the batch's IoU and a late cross-entropy.
+r"""The Jaccard objective: the batch's IoU plus a weighted cross-entropy.
 
 ``e_ik`` is the error of pixel i for class k: ``1 - p_ik`` if k is its label,
-else ``p_ik``. Call everything an error that is above a level e. Then class k
-misses ``F_k(e)`` of its own pixels and takes ``B_k(e)`` of the others', both
-as fractions of all pixels, and its IoU is ``(P_k - F_k) / (P_k + B_k)`` with
-``P_k`` its fraction of the pixels. One minus this IoU, averaged over the
-levels and over the K classes that the batch shows, is the Lovasz extension of
-the Jaccard loss. One more pixel of error e costs, per pixel,
+else ``p_ik``. Count a pixel as wrong for class k if its error is above a level
+e. Let ``P_k`` be the fraction of pixels that belong to class k, ``F_k(e)``
+the fraction that belong to it and are wrong (missed), and ``B_k(e)`` the
+fraction that do not belong to it and are wrong (taken). Then the IoU of class
+k is ``(P_k - F_k) / (P_k + B_k)``. One minus this IoU, averaged over the
+levels and over the K classes that occur in the batch, is the Lovasz extension
+of the Jaccard loss. One more pixel of error e costs, per pixel,
 
     w_ik = 1 / (K (P_k + B_k(e)))                        for its own class
     w_ik = (P_k - F_k(e)) / (K (P_k + B_k(e))^2)         for another class
 
 so the loss is ``l_i = sum_k w_ik e_ik``, with the weights held constant in the
 gradient. Lovasz-softmax sorts the pixels of a batch to find F and B. Here they
-are read from histograms over L levels of error, which can be added up over
+are read from histograms over L levels of error, which can be summed over the
 ranks; between the borders of the levels the weights are linear in the error.
 
-To this comes ``ce_weight`` times the cross-entropy ``-log p_y``. With the
+The objective adds ``ce_weight`` times the cross-entropy ``-log p_y``. With the
 softmax ``p`` and ``c_k = w_k``, or ``-w_y`` at the label,
 
     dl/ds_k = p_k (c_k - sum_j c_j p_j) + ce_weight (p_k - [k = y])
@@ -39,17 +40,17 @@ from .triton_launch import TritonResult
 from .triton_stages import jaccard_stage
 
 # An image is counted at every `step`-th row and column, so that about this
-# many pixels remain: neighbours hardly differ, but small classes are seen.
+# many pixels remain: neighbours hardly differ, and small classes still occur.
 COUNTED_PIXELS = 2**15
 LARGEST_STEP = 4
 
 
 class JaccardObjective(NamedTuple):
-    """The Jaccard loss of a batch, and the cross-entropy beside it.
+    """The Jaccard loss of a batch plus a weighted cross-entropy.
 
     Args:
         ce_weight: Weight of the cross-entropy.
-        levels: Levels of error in the histograms, L.
+        levels: L, the number of error levels in the histograms.
         reduce: Sums a tensor over the ranks in place; None for one rank.
     """
 
@@ -67,7 +68,7 @@ class JaccardObjective(NamedTuple):
         """
         step = counting_step(source.image_size)
         histograms = count_errors(source.sample(step), like, self.levels)
-        # Ranks may have images of other sizes, and so another step.
+        # The step depends on the image size, which may differ by rank.
         histograms *= step * step
         if self.reduce is not None:
             self.reduce(histograms)
@@ -82,7 +83,7 @@ class JaccardObjective(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What :func:`.triton_check.proven` calls it."""
+        """The key of the objective in :func:`.triton_check.proven`."""
         return 'jaccard'
 
     def triton_stage(
@@ -101,12 +102,12 @@ class JaccardObjective(NamedTuple):
 
 
 class ErrorWeights(NamedTuple):
-    """Weights by the error, linear within L levels.
+    """Weights that are linear in the error within each of L levels.
 
     Args:
         value: At the lower border of each level, and at 1, (K, L + 1).
-        slope: To the next border, (K, L + 1), the last 0.
-        first: Where the row of each class begins in the tables, (K, 1).
+        slope: Difference to the next border, (K, L + 1); the last is 0.
+        first: Index of each class's row in the flattened tables, (K, 1).
     """
 
     value: Tensor
@@ -115,7 +116,7 @@ class ErrorWeights(NamedTuple):
 
     @staticmethod
     def between(borders: Tensor) -> 'ErrorWeights':
-        """From the weights at the borders, (K, L + 1)."""
+        """Interpolate the weights at the borders, (K, L + 1)."""
         K, size = borders.shape
         first = torch.arange(0, K * size, size, device=borders.device)
         return ErrorWeights(
@@ -126,7 +127,14 @@ class ErrorWeights(NamedTuple):
 
 
 class JaccardConstants(NamedTuple):
-    """Class numbers (K, 1), weights of own and other errors, ce_weight."""
+    """What the kernel needs beside scores and labels.
+
+    Args:
+        number: Class numbers, (K, 1).
+        own: Weights of the errors of a class's own pixels.
+        other: Weights of the errors of all other pixels.
+        ce_weight: Weight of the cross-entropy, 0-dim.
+    """
 
     number: Tensor
     own: ErrorWeights
@@ -148,12 +156,12 @@ class JaccardKernel(NamedTuple):
         softmax = fusible_softmax(scores, labels, is_label)
         p = softmax.power * (1 / softmax.total)
         index = labels.clamp(min=0).long()
-        own = _weights_of_label(constants.own, softmax.error, index)
-        c = torch.where(is_label, -own, _weights_of_all(constants.other, p))
+        w_y = _weights_of_label(constants.own, softmax.error, index)
+        c = torch.where(is_label, -w_y, _weights_of_all(constants.other, p))
         mean = (c * p).sum(0, keepdim=True)
         ce_weight = weight * constants.ce_weight
         log_loss = softmax.log_loss
-        loss = weight * (mean + own) + ce_weight * log_loss
+        loss = weight * (mean + w_y) + ce_weight * log_loss
         gradient = p * (weight * c + (ce_weight - weight * mean))
         gradient = gradient - torch.where(is_label, ce_weight, 0.0)
         return PixelTerms(
@@ -161,7 +169,7 @@ class JaccardKernel(NamedTuple):
             gradient,
             softmax.is_hit.sum(),
             (weight * log_loss).sum(),
-            stored=(c, own),
+            stored=(c, w_y),
         )
 
     def eager(
@@ -174,11 +182,11 @@ class JaccardKernel(NamedTuple):
         index = labels.clamp(min=0).long()
         softmax = eager_softmax(scores, labels, index)
         p = softmax.power.div_(softmax.total)
-        own = _look_up(constants.own, softmax.error, index)
-        cp = _look_up(constants.other, p).scatter_(0, index, -own).mul_(p)
+        w_y = _look_up(constants.own, softmax.error, index)
+        cp = _look_up(constants.other, p).scatter_(0, index, -w_y).mul_(p)
         mean = cp.sum(0, keepdim=True)
         log_loss = weight * softmax.log_loss
-        loss = (mean + own).mul_(weight)
+        loss = (mean + w_y).mul_(weight)
         loss.addcmul_(constants.ce_weight, log_loss)
         ce_weight = weight * constants.ce_weight
         gradient = cp.mul_(weight).addcmul_(p, ce_weight - weight * mean)
@@ -236,8 +244,7 @@ def jaccard_weights(
         dtype: Of the result.
 
     Returns:
-        (2, K, L + 1), from no error to the greatest; 0 for a class that is
-        not there.
+        (2, K, L + 1), from error 0 to error 1; 0 for a class without pixels.
 
     Example:
         >>> own, other = jaccard_weights(torch.ones(2, 2, 4))
@@ -257,7 +264,7 @@ def jaccard_weights(
 
 
 def counting_step(image_size: tuple[int, ...]) -> int:
-    """From one counted pixel to the next, in both directions."""
+    """The distance between counted pixels, in both directions."""
     if len(image_size) != 2:
         return 1
     step = math.isqrt(math.prod(image_size) // COUNTED_PIXELS)
@@ -322,9 +329,9 @@ def jaccard_loss(
         scores: (N, K, ...), K >= 2, any floating type; computed in float32
             (float64 for float64), the gradient has the type of the scores.
         labels: (N, ...), integers in [0, K) or ``ignore_index``.
-        ce_weight: Weight of the cross-entropy. We recommend to raise it with
+        ce_weight: Weight of the cross-entropy. We recommend raising it with
             the square of the training's progress, from 0 to 1.
-        levels: Levels of error that are told apart.
+        levels: Number of error levels in the histograms.
         align_corners: None for full-size scores, see
             :func:`upsampled_jaccard_loss`.
         ignore_index: Label of the pixels that are left out.
@@ -335,10 +342,10 @@ def jaccard_loss(
         backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
 
     Example:
-        >>> scores = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+        >>> scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
         >>> loss = jaccard_loss(scores, torch.tensor([0, 1]), ce_weight=0.0)
         >>> round(float(loss), 4)
-        0.75
+        0.2193
     """
     return reduced_loss(
         scores,

@@ -14,11 +14,11 @@ rho_y0 - lambda_y`` and ``x_k = rho_0k + lambda_k`` for the others,
                           sigmoid(x_k ln b)      for the others
     dl/ds_k = g_k - [k is top] sum_{j != top} g_j - [k is second] g_top
 
-and one pass over the scores gives loss and gradient. Equal scores share
-evenly what they receive; tied top classes are each other's second.
+and one pass over the scores gives loss and gradient. Classes with equal scores
+share this gradient evenly; tied top classes are each other's second.
 
-Powers and logarithms are of two: a score is worth ``bits = log2(b)``, and the
-offsets of the constants are multiplied by it.
+Powers and logarithms are computed to base 2, so margins and offsets are
+multiplied by ``bits = log2(b)``.
 """
 
 import math
@@ -41,7 +41,7 @@ from .triton_stages import margin_stage
 
 PerClass = Tensor | np.ndarray | Sequence[float] | float
 LN_2 = math.log(2)
-# Further than scores lie apart, but finite, because inf * 0 is NaN.
+# Larger than any difference of scores, but finite, because inf * 0 is NaN.
 FAR = 1e30
 # 2^LIMIT is finite, and log2(1 + 2^x) = x beyond it.
 LIMIT = 60.0
@@ -78,7 +78,7 @@ class MarginObjective(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What :func:`.triton_check.proven` calls it."""
+        """The key of the objective in :func:`.triton_check.proven`."""
         return 'margin'
 
     def triton_stage(
@@ -136,7 +136,7 @@ class MarginKernel(NamedTuple):
         log_loss, sigmoid = _log_loss_and_sigmoid(x)
         w = weight * torch.where(is_label, self.pos_weight, self.neg_weight)
         loss = (w * log_loss).sum(0, keepdim=True) / self.bits
-        # An infinite score at the label is not hidden.
+        # NaN if the top score is infinite, even if its class is the label.
         loss = loss + (top - top) * weight
         g = w * torch.where(is_label, -sigmoid, sigmoid)
         from_top = select_label(is_top, g)
@@ -196,7 +196,7 @@ class MarginKernel(NamedTuple):
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:
-    """How many classes of a pixel, (1, P), but never 0."""
+    """Number of classes in a mask (K, P) for each pixel, at least 1."""
     return mask.to(like.dtype).sum(0, keepdim=True).clamp(min=1)
 
 
@@ -254,7 +254,7 @@ def margin_loss(
         rho_k0: Offsets of the foreground terms, (K,) or a number.
         pos_weight: See :class:`MarginSettings`, as for the next two.
         log_base: Base of the logarithm.
-        class_mean: Whether terms are averaged instead of summed.
+        class_mean: Whether terms are averaged over the classes.
         align_corners: None for full-size scores, see
             :func:`upsampled_margin_loss`.
         ignore_index: Label of the pixels that are left out.
@@ -303,7 +303,7 @@ def upsampled_margin_loss(
 
 
 def _warn_of_large_offsets(rho_0k: PerClass) -> None:
-    """Python shows it once; offsets on a GPU are not waited for."""
+    """On the CPU only, because reading a GPU's memory would wait for it."""
     if isinstance(rho_0k, Tensor):
         if rho_0k.device.type != 'cpu':
             return

@@ -22,7 +22,7 @@ LARGE_OFFSET = 30.0
 
 
 class MarginOffsets(NamedTuple):
-    """``rho_0k`` widens the background side of class k, ``rho_k0`` its own."""
+    """Offsets of the background (``rho_0k``) and foreground (``rho_k0``)."""
 
     rho_0k: Array
     rho_k0: Array
@@ -41,7 +41,7 @@ def margin_offsets(
         class_counts: ``N_k``, shape (K,).
         tau: Scale of ``rho_0k``; 0 for no offsets.
         upsilon: Scale of the ratio ``mu_k``; larger makes ``rho_k0`` smaller.
-        absent_class: What becomes of a class without a pixel, whose
+        absent_class: How to treat a class without pixels, whose
             ``rho_0k`` would be infinite: ``'error'``, ``'zero'`` (no offset)
             or ``'max'`` (the largest ``rho_0k`` of the present classes). Its
             ``rho_k0`` is never used and is 0.
@@ -80,8 +80,8 @@ def tau_of_largest_offset(
 ) -> float:
     """The tau at which the rarest class's ``rho_0k`` is a given number.
 
-    A setting in these terms carries over from one data set to another, and to
-    a part of it or another resolution, where the same tau does not.
+    Unlike tau, this number carries over to other data sets, to subsets and to
+    other resolutions.
 
     Example:
         >>> tau_of_largest_offset([900, 100], largest_offset=3.0)
@@ -123,22 +123,22 @@ def margin_ratios(
     counts = _as_counts(class_counts)
     total = counts.sum()
     background = total - counts
-    share = counts / total
+    prior = counts / total
     if (background == 0).any():
         raise SettingError(
             f'{_name_classes(background == 0, class_names)} holds every '
             'labelled pixel, so there is no margin to calibrate: check the '
             'label mapping, or train with cross-entropy.'
         )
-    denominator = upsilon * background - share * np.sqrt(background)
+    denominator = upsilon * background - prior * np.sqrt(background)
     if (denominator <= 0).any():
-        smallest = (share / np.sqrt(background)).max()
+        smallest = (prior / np.sqrt(background)).max()
         raise SettingError(
             f'upsilon={upsilon} makes mu_k of '
             f'{_name_classes(denominator <= 0, class_names)} infinite or '
             f'negative: choose upsilon above {smallest:.3g}.'
         )
-    return share * np.sqrt(counts) / denominator
+    return prior * np.sqrt(counts) / denominator
 
 
 def generalisation_gap(

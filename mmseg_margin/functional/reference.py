@@ -1,4 +1,4 @@
-"""Algorithm 2 and its parts as the paper writes them, for people and tests.
+"""Algorithm 2 and its parts as the paper writes them, to read and to test.
 
 Everything here is plain differentiable torch; training uses the kernels of
 :mod:`mmseg_margin.functional.margin_loss`, which give the same numbers.
@@ -14,7 +14,7 @@ from torch import Tensor
 def top_two(scores: Tensor) -> tuple[Tensor, Tensor]:
     """The largest and the second largest of K scores, (K, ...) to (...).
 
-    Ten times as fast as topk, whose order along K jumps through memory.
+    Ten times as fast as topk along K, which is strided in memory.
     """
     top = scores[0]
     second = torch.full_like(top, float('-inf'))

@@ -24,7 +24,7 @@ class OffsetSettings:
     """How the margin-offsets follow from the counts (Algorithm 1).
 
     Args:
-        tau: Scale of the offsets, 10 in the paper and if nothing is given.
+        tau: Scale of the offsets; 10, as in the paper, by default.
         upsilon: Scale of the ratio between foreground and background offsets.
         largest_offset: In place of tau: the ``rho_0k`` of the rarest class,
             whatever the number and the size of the images; 0 for no offsets.
@@ -53,7 +53,7 @@ class OffsetSettings:
 
     @property
     def has_default_scale(self) -> bool:
-        """Whether the user left the scale of the offsets to the paper."""
+        """Whether neither tau nor largest_offset was given."""
         return self.tau is None and self.largest_offset is None
 
     def tau_for(self, class_counts: ArrayLike) -> float:
@@ -131,7 +131,7 @@ class MarginSettings:
 def require(
     settings: object, name: str, needed: str, holds: Callable[[Any], bool]
 ) -> None:
-    """Raise unless a setting is finite and as it is needed."""
+    """Raise unless a setting is finite and a condition holds."""
     value = getattr(settings, name)
     try:
         finite = not isinstance(value, float) or math.isfinite(value)

@@ -19,11 +19,11 @@ LOG2_E = 1 / math.log(2)
 
 
 class Softmax(NamedTuple):
-    """Of P pixels: ``exp(s - max s)`` (K, P), and per pixel (1, P) the rest.
+    """The softmax of P pixels; power is (K, P), the others are (1, P).
 
     Args:
-        power: The exponentials; divided by their sum, the probabilities.
-        total: Their sum.
+        power: ``exp(s - max s)``; divided by the total, the probabilities.
+        total: The sum of the powers.
         log_loss: ``log(1 / p_y)``; 0 or finite where a pixel is ignored.
         is_hit: Whether the label's score is the maximum.
     """
@@ -40,7 +40,7 @@ class Softmax(NamedTuple):
 
 
 def eager_softmax(scores: Tensor, labels: Tensor, index: Tensor) -> Softmax:
-    """With few passes over (K, P); ``index`` has 0 for ignored pixels."""
+    """In few passes over (K, P); ``index`` is 0 for ignored pixels."""
     top = scores.amax(0, keepdim=True)
     is_labelled = labels >= 0
     # A finite loss for ignored pixels, because 0 * inf is NaN.
@@ -53,7 +53,7 @@ def eager_softmax(scores: Tensor, labels: Tensor, index: Tensor) -> Softmax:
 
 
 def fusible_softmax(scores: Tensor, labels: Tensor, is_label: Tensor):
-    """The same without an index, which compiles to vector code."""
+    """The same without indexing, so that it compiles to vector code."""
     top = scores.amax(0, keepdim=True)
     label_score = select_label(is_label, scores)
     power = (scores - top).exp()
@@ -77,7 +77,7 @@ class CrossEntropy(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What :func:`.triton_check.proven` calls it."""
+        """The key of the objective in :func:`.triton_check.proven`."""
         return 'cross_entropy'
 
     def triton_stage(

@@ -1,8 +1,8 @@
 """An objective over all pixels of a batch, with its gradient.
 
-A *source* hands out pieces of the scores, full-size or up-sampled; a kernel
+A *source* yields pieces of the scores, full-size or up-sampled; a kernel
 computes loss, gradient and hits of a piece while it is in the cache; and the
-gradient goes back to the resolution that the scores came in.
+source takes the gradient back to the original resolution of the scores.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Objective(Protocol):
 
     @property
     def name(self) -> str:
-        """What :func:`.triton_check.proven` calls it."""
+        """The key of the objective in :func:`.triton_check.proven`."""
 
     def kernel(self, num_classes: int) -> PixelKernel:
         """The kernel for K classes."""
@@ -52,15 +52,15 @@ class Objective(Protocol):
         ignore_index: int,
         pixel_loss: bool,
     ) -> TritonResult:
-        """All of it on a GPU, see :mod:`.triton_stages`."""
+        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
 
 
 class StageResult(NamedTuple):
-    """What a training step needs to know of a head's scores.
+    """The results of a head's loss stage.
 
     Args:
-        loss: Sum over the pixels of weight times loss, or of each (N, ...).
-        hits: How many labels have the highest score.
+        loss: Weight times loss, summed over the pixels or for each (N, ...).
+        hits: Number of pixels whose label has the highest score.
         log_loss: Sum over the pixels of weight times cross-entropy, if the
             objective contains it.
     """
@@ -80,7 +80,7 @@ def reduced_loss(
     reduction: str = 'mean',
     backend: str = 'auto',
 ) -> Tensor:
-    """The loss of a batch; what the public functions of this package call."""
+    """The loss of a batch, reduced over its pixels."""
     check_reduction(reduction)
     labels = as_index(labels)
     weight: Tensor | float = 1.0
@@ -113,18 +113,18 @@ def run_stage(
 ) -> StageResult:
     """Loss, hits and gradient of a batch.
 
-    It compiles its own kernels, so an enclosing ``torch.compile`` calls it as
-    it is.
+    It compiles its own kernels, so an enclosing ``torch.compile`` does not
+    trace it.
 
     Args:
         scores: (N, K, ...), or (N, K, h, w) to be up-sampled.
         labels: (N, ...), integers in [0, K) or ``ignore_index``.
         objective: What is computed for each pixel.
-        pixel_weight: One for all pixels, or (N, ...) like the labels.
+        pixel_weight: One weight for all pixels, or (N, ...) like the labels.
         align_corners: As in ``F.interpolate``, to up-sample the scores to
             the labels; None for full-size scores.
         ignore_index: Label of the pixels that are left out.
-        per_pixel: Whether the loss is that of each pixel, not their sum.
+        per_pixel: Whether to return the loss of each pixel, not their sum.
         backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
     """
     upsample = align_corners is not None and (
@@ -239,7 +239,7 @@ class TritonRun(NamedTuple):
             self.per_pixel,
         )
         if pixel_loss is not None:
-            # NaN if the sum is, because of an invalid label.
+            # An invalid label makes the sum NaN, so every pixel's loss too.
             loss = pixel_loss + (loss - loss)
         if one_weight:
             loss = loss * self.weight
@@ -263,7 +263,7 @@ def _use_triton(
     align_corners: bool,
     backend: str,
 ) -> bool:
-    """Whether the kernels serve these scores, and are known to be right."""
+    """Whether the kernels support these scores and passed their check."""
     if choose_backend(scores.device, backend, 0) != 'triton':
         return False
     if not supports(scores, labels, align_corners):
@@ -306,7 +306,7 @@ class _Stage(torch.autograd.Function):
 
 
 def _is_one(upstream: Tensor) -> bool:
-    """Whether it is 1 everywhere, as of a sum; a GPU is not waited for."""
+    """Whether it is 1 everywhere; False on a GPU, which is not waited for."""
     if upstream.device.type != 'cpu' or not upstream.numel():
         return False
     return not any(upstream.stride()) and float(upstream.view(-1)[0]) == 1
@@ -347,7 +347,7 @@ class FullSize:
             yield scores[some], labels[some]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
-        """All pixels, so many at a time."""
+        """All pixels, at most ``pixels`` at a time."""
         scores = self.scores.flatten(2)
         labels, weight = (
             x.unsqueeze(1).flatten(2) for x in (self.labels, self.weight)
@@ -418,17 +418,17 @@ def known_labels(
 ) -> Tensor:
     """Labels in int32, IGNORED where they are ignored.
 
-    A label that is neither a class nor ignored is an error; on a GPU, which
-    is not waited for, it becomes INVALID and makes the loss NaN.
+    A label that is neither a class nor ignored raises an error on the CPU. On
+    a GPU, which is not waited for, it becomes INVALID and makes the loss NaN.
     """
-    left_out = labels == ignore_index
+    is_ignored = labels == ignore_index
     known = labels
     if labels.device.type == 'cpu':
         check_label_values(labels, num_classes, ignore_index)
     else:
         is_class = (labels >= 0) & (labels < num_classes)
         known = torch.where(is_class, labels, INVALID)
-    return known.to(torch.int32, copy=True).masked_fill_(left_out, IGNORED)
+    return known.to(torch.int32, copy=True).masked_fill_(is_ignored, IGNORED)
 
 
 def check_label_values(

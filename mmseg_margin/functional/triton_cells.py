@@ -13,7 +13,7 @@ then the same between left and right. The border repeats the outermost node,
 so there all weight goes to the node inside the image: ``down`` is 1 in row
 -1 and 0 in row h - 1.
 
-A thread has PIXELS neighbouring pixels of one row of a cell in registers and
+A thread holds PIXELS neighbouring pixels of one row of a cell in registers and
 a program has THREADS threads: per-pixel tensors are (PIXELS, THREADS),
 per-thread tensors (THREADS,). The classes are a loop, so that one binary
 serves every K, no thread waits for another, and the up-sampled scores exist
@@ -25,7 +25,7 @@ Gy, Gxy the sums weighted by right, down and both, the four nodes receive
 
 Up to four cells contribute to a node. Atomic additions would make the result
 depend on the order of the programs, so each cell writes its four sums to four
-planes, and :func:`.combine` adds them up. With S = 1 the pixels are the nodes,
+planes, and :func:`.combine` sums them. With S = 1 the pixels are the nodes,
 and there is one plane, the gradient itself.
 """
 
@@ -52,19 +52,19 @@ def pixels_of(S):
 
 @triton.constexpr_function
 def threads_of_cell(S):
-    """Threads with the pixels of one cell."""
+    """Threads per cell."""
     return side_of(S) ** 2 // pixels_of(S)
 
 
 @triton.constexpr_function
 def lanes_of(S):
-    """Threads with pixels of one cell in the same program."""
+    """Threads per cell within one program."""
     return min(threads_of_cell(S), THREADS.value)
 
 
 @triton.constexpr_function
 def parts_of(S):
-    """Programs that share a cell."""
+    """Programs per cell."""
     return threads_of_cell(S) // lanes_of(S)
 
 
@@ -137,9 +137,9 @@ def upsample(scores, nodes, down, right, S: tl.constexpr):
 
 @triton.jit
 def load_labels(labels, offset, exists, K, ignore_index):
-    """Labels, -1 if no class, whether they count, and whether they may not.
+    """Labels, -1 if not a class, and whether they count or are invalid.
 
-    A label may not be other than a class or the one to ignore.
+    A label is invalid if it is neither a class nor ignored.
     """
     label = tl.load(labels + offset, mask=exists, other=0).to(tl.int64)
     labelled = exists & (label != ignore_index)
@@ -152,10 +152,10 @@ def load_labels(labels, offset, exists, K, ignore_index):
 def load_pixels(
     labels, invalid, n, h, w, K, x_stride, ignore_index, S: tl.constexpr
 ):
-    """Where the pixels of an image lie, and their labels.
+    """The positions of an image's pixels, and their labels.
 
-    The number of invalid labels is stored at once, for each program, so that
-    it takes no register from the loops.
+    Each program stores its number of invalid labels here, so that it occupies
+    no register during the loops.
 
     Returns:
         As :func:`locate`, but offsets instead of rows and columns, then the
@@ -191,8 +191,8 @@ def sum_of_cell(x, LANES: tl.constexpr):
 def places_in_planes(h, w, K, S: tl.constexpr):
     """Where each thread stores a sum of its cell.
 
-    The threads of a cell store one of its four sums each. A cell of more
-    threads than a program has is in several parts, with planes of their own.
+    The threads of a cell store one of its four sums each. A cell with more
+    threads than a program has is split into parts with their own planes.
 
     Returns:
         Offset of a thread's sum, which sum it is, whether the thread stores,

@@ -1,9 +1,9 @@
-"""A kernel that has never run on this device proves itself first.
+"""Checks the Triton kernels on a device before their first use there.
 
 Kernels can be wrong, or fail to compile, on a GPU, a driver or a version of
-triton that nobody has tried. So the first use on a device runs a small fixed
-problem through the kernels and through plain torch on the CPU, in float64 and
-with autograd.
+triton on which they were not tested. So the first use on a device solves a
+small fixed problem both with the kernels and with plain torch on the CPU, in
+float64 and with autograd.
 """
 
 import functools
@@ -30,13 +30,13 @@ def proven(
 ) -> bool:
     """Whether the kernels give the right results on a device.
 
-    Says in one warning what went wrong, once a process. Out of memory is
-    raised, because it says nothing about the kernels.
+    One warning per process says what went wrong. Out-of-memory errors are
+    raised, because they say nothing about the kernels.
 
     Args:
         device: Where to run the kernels.
-        scale: Scale of the up-sampling, which kernels are compiled for.
-        dtype: Type of the scores, which kernels are compiled for.
+        scale: Scale of the up-sampling; kernels are compiled for each.
+        dtype: Type of the scores; kernels are compiled for each.
         losses: Which kernels to run.
     """
     try:
@@ -59,7 +59,7 @@ def proven(
     return not seen
 
 
-# The caller may have switched off gradients or use autocast.
+# The caller may have disabled gradients or enabled autocast.
 @torch.inference_mode(False)
 @torch.enable_grad()
 @torch.autocast('cpu', enabled=False)

@@ -1,8 +1,8 @@
-r"""Histograms of the errors and the Jaccard objective's weights from them.
+r"""Histograms of the errors, and the Jaccard objective's weights.
 
 The error of a pixel for class k is ``p_k``, for its label ``1 - p_y``. With n
 counted pixels, ``n_k`` of them of class k, ``m_k(e)`` of these and ``b_k(e)``
-of the other pixels with an error above e, an error e weighs
+of the other pixels with an error above e, an error e has the weight
 
     own    n / (shown (n_k + b_k)),
     other  n (n_k - m_k) / (shown (n_k + b_k)^2),
@@ -48,7 +48,7 @@ def count_errors(
 ):
     """Histograms (2, K, L) of own and others' errors, times step squared.
 
-    One pixel a thread, from every step-th row and column. BINS is L rounded
+    One pixel per thread, from every step-th row and column. BINS is L rounded
     up to a power of two.
     """
     HALF: tl.constexpr = 0.5 if S % 2 == 0 else 0.0
@@ -76,7 +76,7 @@ def count_errors(
         scores, nodes, down, right, label, top, h, w, K, S
     )
     scale = 1.0 / total
-    # Pixels whose loss is not finite have no error to be counted.
+    # A pixel whose loss is not finite has no level of error.
     loss = tl.log2(total) + top - label_score * LOG2_E
     known = tl.max((known & (tl.abs(loss) < float('inf'))).to(tl.int32), 0) > 0
     label = tl.max(label, 0)

@@ -37,7 +37,7 @@ from .triton_softmax import (
 )
 from .triton_sums import store_loss
 
-# The whole part of 2^23 + x is in the low bits of the float.
+# The low bits of the float 2^23 + x are the whole part of x.
 MAGIC = tl.constexpr(8388608.0)
 
 
@@ -101,8 +101,8 @@ def jaccard_kernel(
     label_bits = label_score * LOG2_E - top
     p = scale * tl.exp2(label_bits)
     error = error_at_label(p, scale * others)
-    own = look_up(tables + tl.maximum(label, 0) * L, error, L)
-    cost = own * error + M
+    w_y = look_up(tables + tl.maximum(label, 0) * L, error, L)
+    cost = w_y * error + M
     ce = log_loss_at_label(error, total, label_bits)
     pixel_weight = load_weight(weight, at, counts)
     ce *= pixel_weight
@@ -110,7 +110,7 @@ def jaccard_kernel(
     store_loss(sums, pixel_loss, loss, ce, hits, counts, at, exists)
 
     of_label = -pixel_weight * (p * cost + ce_weight * error)
-    shift = ce_weight - M + p * own
+    shift = ce_weight - M + p * w_y
     places = places_in_planes(h, w, K, S)
     out = planes + n * K * places[3]
     s_k = scores

@@ -1,4 +1,4 @@
-"""What all losses on a GPU have in common: launches, sums, the gradient."""
+"""Common to all losses on a GPU: launches, sums and the gradient."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 NODES_A_PROGRAM = 1024
 PROGRAMS_AT_ONCE = 256
-# Without fusing a multiplication and an addition they are two instructions.
+# A fused multiplication and addition is one instruction instead of two.
 OPTIONS = dict(num_warps=4, enable_fp_fusion=True)
 
 
@@ -18,7 +18,7 @@ class Planes(NamedTuple):
         values: (planes, N, K, cells), float32.
         scores: Shape of the scores, (N, K, h, w).
         dtype: Type of the scores.
-        scale: Pixels of a node in each direction.
+        scale: Pixels per node in each direction.
     """
 
     values: Tensor
@@ -45,14 +45,14 @@ class Planes(NamedTuple):
 
 
 class TritonResult(NamedTuple):
-    """What a training step needs to know of a head's scores.
+    """The results of a head's loss stage.
 
     Args:
         loss: Sum over the labelled pixels of weight times loss, 0-dim.
         ce: The cross-entropy in it, before ``ce_weight``; Jaccard only.
         hits: Labelled pixels whose label's score is the maximum, int64.
         planes: The gradient, to be combined in the backward pass.
-        pixel_loss: Each pixel's weight times loss, (N, H, W), if asked for.
+        pixel_loss: Each pixel's weight times loss, (N, H, W), if requested.
     """
 
     loss: Tensor
@@ -109,7 +109,7 @@ class Stage(NamedTuple):
         numbers: tuple = (),
         **constants: Any,
     ) -> TritonResult:
-        """Run the kernel of a loss, and add up what its programs store."""
+        """Run the kernel of a loss, and sum the results of its programs."""
         from . import triton_cells as cells
         from . import triton_sums
 
@@ -127,8 +127,8 @@ class Stage(NamedTuple):
         )
         sums = new(3, N * programs, dtype=torch.float32)
         invalid = new(N * programs, dtype=torch.int32)
-        # The stride of a column is 1; a kernel that knew would load
-        # labels in another order than it needs them.
+        # The stride of a column, 1, is not a compile-time constant, or the
+        # kernel would load labels in another layout than it needs.
         launch(
             kernel,
             (programs, N),

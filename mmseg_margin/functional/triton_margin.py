@@ -1,8 +1,8 @@
 r"""The margin loss of Algorithm 2 as one Triton kernel.
 
 Scores s and offsets rho are in bits: a score is worth ``bits = log2(b)`` for
-the base b of the logarithm. With t the class of the top score and r the
-runner-up, the margins of Eq. 8 are
+the base b of the logarithm. With t the class of the top score and r that of
+the second, the margins of Eq. 8 are
 
     lambda_t = s_t - s_r,    lambda_k = s_k - s_t  for the others.
 
@@ -20,8 +20,8 @@ Three loops over the classes: the two best scores with their classes; the loss
 and the sum of g; the gradient. If several classes share the top score, the
 first of them is t and the next is r, which is one of the subgradients.
 
-The sum of the logarithms is the logarithm of a product, so a loop needs
-``q = prod(1 + 2^x) - 1`` only: ``q <- q + u + q u`` with ``u = 2^x``. From x
+The sum of the logarithms is the logarithm of a product, so the loop updates
+only ``q = prod(1 + 2^x) - 1``: ``q <- q + u + q u`` with ``u = 2^x``. From x
 = LIMIT on, ``log2(1 + 2^x) = x`` to the last digit, so the excess is added to
 the loss and u stays finite; when q gets too large, its exponent moves to the
 loss.
@@ -43,7 +43,7 @@ from .triton_sums import store_loss
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LIMIT = tl.constexpr(30.0)
-# q beyond 2^60 is scaled down: 2^60 2^30 is far from overflow.
+# q beyond 2^60 is scaled down, so that 2^60 2^30 cannot overflow.
 LARGE_EXPONENT = tl.constexpr(60.0)
 LARGE = tl.constexpr(2.0**60)
 
@@ -52,7 +52,7 @@ LARGE = tl.constexpr(2.0**60)
 def power_and_sigmoid(x):
     """``2^x`` up to LIMIT, and ``2^x / (1 + 2^x)``.
 
-    rsqrt is one instruction and a division many.
+    rsqrt is one instruction, a division is many.
     """
     u = tl.exp2(tl.minimum(x, LIMIT))
     r = tl.rsqrt(1.0 + u)
@@ -61,7 +61,7 @@ def power_and_sigmoid(x):
 
 @triton.jit
 def log2_of_one_and(u):
-    """``log2(1 + u)``, where 1 + u would round too coarsely by a series."""
+    """``log2(1 + u)``, by a series for small u, where 1 + u is inexact."""
     series = u * (1.0 - u * (0.5 - u * (1.0 / 3 - u * 0.25)))
     return tl.where(u < 0.015625, LOG2_E * series, tl.log2(1.0 + u))
 

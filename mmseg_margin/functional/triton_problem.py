@@ -1,6 +1,6 @@
 """A small fixed problem for the Triton kernels, and its results in torch.
 
-The references are differentiable and slow: every formula as it is defined.
+The references are differentiable and slow, and follow the definitions.
 """
 
 import math
@@ -51,7 +51,7 @@ class Problem(NamedTuple):
 
     @property
     def step(self) -> int:
-        """So few pixels that no error is at the border of two levels."""
+        """Chosen so that no counted error is at the border of two levels."""
         return self.labels.shape[1] // self.scores.shape[2] + 1
 
     @property
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
         return self.labels.masked_fill(~self.known, 0)
 
     def is_label(self, scores: Tensor) -> Tensor:
-        """Of each pixel and class, (N, K, H, W)."""
+        """Whether each class is the label of each pixel, (N, K, H, W)."""
         one_hot = F.one_hot(self.classes, scores.shape[1])
         return one_hot.movedim(3, 1).bool()
 
@@ -108,9 +108,7 @@ def run_jaccard(problem: Problem) -> TritonResult:
 
 
 def jaccard_reference(scores: Tensor, problem: Problem) -> Tensor:
-    """Errors times their weights at the borders of the levels, in between
-    on a straight line.
-    """
+    """Errors times weights that are linear between the borders of levels."""
     p, is_label = scores.softmax(1), problem.is_label(scores)
     error = torch.where(is_label, 1 - p, p)
     place = LEVELS * error.detach()

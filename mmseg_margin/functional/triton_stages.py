@@ -63,7 +63,7 @@ def margin_stage(
         rho_k0: Offsets of the foreground terms in bits, (K,), float32.
         pos_weight: Weight of the foreground term.
         neg_weight: Weight of the background terms.
-        bits: Base-2 logarithm of the base in which scores are exponents.
+        bits: Base-2 logarithm of the loss's base.
     """
     from .triton_margin import margin_kernel
 
@@ -95,9 +95,9 @@ def jaccard_stage(
         pixel_loss: Whether to return the loss of each pixel too.
         ce_weight: Weight of the cross-entropy, a number or a 0-dim tensor on
             the device of the scores.
-        levels: Levels of the error.
+        levels: Number of error levels in the histograms.
         step: The histograms count every step-th row and column.
-        reduce: Adds up the histograms (2, K, L) of all ranks, in place.
+        reduce: Sums the histograms (2, K, L) over the ranks in place.
     """
     import triton
 

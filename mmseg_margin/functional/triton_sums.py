@@ -1,4 +1,4 @@
-"""Sums over programs and cells, each in an order that never changes."""
+"""Sums over programs and cells, each in a fixed order."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ from .triton_cells import parts_of
 
 @triton.jit
 def store_loss(sums, pixel_loss, loss, ce, hits, counts, at, exists):
-    """Each pixel's loss, if asked for, and the sums of the program.
+    """Each pixel's loss, if requested, and the sums of the program.
 
     The sums are loss, cross-entropy and hits.
     """
@@ -27,7 +27,7 @@ def store_loss(sums, pixel_loss, loss, ce, hits, counts, at, exists):
 
 @triton.jit(do_not_specialize=['programs'])
 def finish(sums, invalid, losses, hits_sum, programs, BLOCK: tl.constexpr):
-    """Add up what the programs stored, in an order that never changes.
+    """Sum the results of the programs in a fixed order.
 
     A label that is neither a class nor ignored makes the loss NaN.
     """
@@ -61,7 +61,7 @@ def combine(
     S: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Add up the planes of an image's class, times the upstream gradient."""
+    """Sum the planes of one class, times the upstream gradient."""
     image = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     is_node = i < h * w

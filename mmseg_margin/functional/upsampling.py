@@ -1,11 +1,11 @@
-"""Bilinear up-sampling a piece at a time, and the way back.
+"""Bilinear up-sampling, one piece at a time, and its transpose.
 
-Up-sampled s times, every s-th pixel of a row lies equally far between its two
-neighbours: these pixels are one *phase*. So a phase is the low-resolution row
-plus a fraction of the difference to itself shifted by one, and its gradient
-goes back in the same two fractions: vector instructions, no index, exact, and
-nothing is computed twice where two pieces meet. The pixels' losses are summed,
-so the order in which the pixels come does not matter.
+With a scale of s, every s-th pixel of a row lies at the same fraction between
+its two low-resolution neighbours; these pixels are one *phase*. So a phase is
+an interpolation between the low-resolution row and the same row shifted by
+one, and the transpose splits its gradient by the same fraction. That is exact,
+needs no indexing, and computes nothing twice at the border of two pieces. The
+pixels' losses are summed, so the order of the pixels does not matter.
 """
 
 import functools
@@ -26,14 +26,13 @@ Sample = Iterator[tuple[Tensor, Tensor]]
 
 
 class Piece(NamedTuple):
-    """Up-sampled scores (K, P), and what belongs to them, (1, P).
+    """Scores of P pixels at the resolution of the labels.
 
     Args:
         scores: (K, P).
         labels: (1, P).
         weight: (1, P).
-        write_gradient: Takes their gradient (K, P) back to the scores that
-            they came from.
+        write_gradient: Passes the gradient (K, P) back to the source.
     """
 
     scores: Tensor
@@ -47,8 +46,8 @@ class Axis(NamedTuple):
 
     Args:
         dim: -2 for rows, -1 for columns.
-        taps: Of each phase, how far its first neighbours lie from the
-            pixels without the padding, and the fraction of the second.
+        taps: For each phase, the shift of the first neighbour in the padded
+            scores, and the fraction of the second neighbour.
     """
 
     dim: int
@@ -56,7 +55,7 @@ class Axis(NamedTuple):
 
     @staticmethod
     def of(dim: int, low: int, high: int, corners: bool) -> 'Axis | None':
-        """As ``F.interpolate`` places pixels; None if they have no phases."""
+        """Pixels placed as by ``F.interpolate``; None if not a whole scale."""
         steps = (high - 1, low - 1) if corners else (high, low)
         if steps[1] < 1 or steps[0] < 1 or steps[0] % steps[1]:
             return None
@@ -136,7 +135,7 @@ class Phases:
             yield scores, self.labels[image, i, j, rows, columns]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
-        """All pixels, about so many at a time."""
+        """All pixels, about ``pixels`` at a time."""
         N, K, h, w = self.shape
         self._gradient = torch.zeros_like(self.scores)
         size = max(1, round(pixels / (w * self.columns.scale)))
@@ -196,7 +195,7 @@ class Phases:
 
 
 class Images:
-    """The same one image at a time: for other ratios, and for small images."""
+    """The same, one image at a time, for other ratios and small images."""
 
     def __init__(
         self, scores: Tensor, labels: Tensor, weight: Tensor, corners: bool
@@ -217,7 +216,7 @@ class Images:
             yield self._up(n)[:, some, some], self.labels[n, some, some]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
-        """All pixels, so many at a time."""
+        """All pixels, at most ``pixels`` at a time."""
         self._gradient = torch.empty_like(self.scores)
         for n in range(len(self.scores)):
             scores = self._up(n).flatten(1)

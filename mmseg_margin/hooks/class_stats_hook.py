@@ -1,6 +1,6 @@
 """ClassStatsHook: label statistics and label check before the training.
 
-Losses are found by what they offer, under any wrapper: ``set_class_stats`` or
+Losses are found by their attributes, under any wrapper: ``set_class_stats`` or
 ``set_class_counts`` to receive statistics, ``offset_settings`` if they derive
 margin-offsets from them.
 """
@@ -38,7 +38,7 @@ ON_PROBLEM = ('error', 'warn')
 
 @HOOKS.register_module()
 class ClassStatsHook(Hook):
-    """Counts the labels of the training set and hands them to the losses.
+    """Counts the labels of the training set and gives them to the losses.
 
     Before the first iteration every annotation file is read once (or the
     result of an earlier scan is taken), bad labels of the training and of the
@@ -54,10 +54,10 @@ class ClassStatsHook(Hook):
             ``CrossEntropyLoss``: ``'inverse'``, ``'sqrt'``, ``'median'``,
             ``'effective'``, or a power of the inverse frequency.
         num_threads: Threads of each rank; by default all available cores.
-        rare_share: Share of the labelled pixels below which a class is
+        rare_share: Fraction of the labelled pixels below which a class is
             reported as very rare.
         on_problem: ``'error'`` stops before the first iteration, ``'warn'``
-            trains nevertheless.
+            trains in spite of problems.
 
     Example:
         >>> custom_hooks = [dict(type='ClassStatsHook')]
@@ -98,11 +98,11 @@ class ClassStatsHook(Hook):
                     loss.expect_classes(head.num_classes)
 
     def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        """Keep the statistics until it is known whether this is a resume."""
+        """Keep the metadata until it is known whether this is a resume."""
         self._loaded_meta = checkpoint.get('meta') or {}
 
     def before_train(self, runner: Any) -> None:
-        """Scan, check, report, and hand the statistics over."""
+        """Scan, check, report, and give the statistics to the losses."""
         model = runner.model
         offsets = offset_settings_of(model)
         report = self._check(runner, offsets)

@@ -30,9 +30,9 @@ class ExactResumeHook(Hook):
     So checkpoints need no random state: a resumed training draws, augments
     and trains on the same samples as an uninterrupted one, with any number of
     data loading workers, and skips earlier samples without loading them.
-    mmengine and ``ClassStatsHook`` save everything else. Gradients are not
-    saved, so with ``accumulative_counts=n`` save every multiple of n
-    iterations.
+    mmengine and ``ClassStatsHook`` save everything else. Accumulated gradients
+    are not saved, so with ``accumulative_counts=n`` save checkpoints at
+    multiples of n iterations.
 
     The data loader is rebuilt with the config's dataset, sampler, batch size
     and workers; a ``batch_sampler`` in the config is refused.

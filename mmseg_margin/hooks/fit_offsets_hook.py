@@ -18,14 +18,14 @@ class FitOffsetsHook(Hook):
     """Fits offsets to the last checkpoint at the end of a training.
 
     Beside ``iter_N.pth`` it writes ``iter_N_offsets.pth``, with a JSON file
-    and a picture, if the offsets gain something on the validation split. See
+    and a plot, if the offsets improve the metric on the validation split. See
     ``docs/offsets.md``.
 
     Args:
         split: ``'train'`` or ``'val'``: the images to fit on.
-        num_images: At most so many of them.
+        num_images: Use at most this many of them.
         metric: ``'mIoU'`` or ``'mDice'``.
-        force: Write the checkpoint even if nothing is gained.
+        force: Write the checkpoint even without a gain.
 
     Example:
         >>> custom_hooks = [dict(type='FitOffsetsHook')]
@@ -47,12 +47,12 @@ class FitOffsetsHook(Hook):
         self.force = force
 
     def before_train(self, runner: Runner) -> None:
-        """Refuse what cannot be fitted before hours are spent on it."""
+        """Refuse what cannot be fitted before the training begins."""
         check_settings(runner.cfg, self.split, self.num_images, self.metric)
         find_classifier(bare_model(runner))
 
     def after_train(self, runner: Runner) -> None:
-        """Fit the weights of the last checkpoint, an average if it is one."""
+        """Fit offsets to the weights of the last checkpoint, EMA or not."""
         dist.barrier()  # until rank 0 has written it
         path = find_latest_checkpoint(runner.work_dir)
         if path is None:

@@ -21,7 +21,8 @@ class FusedLossHook(Hook):
 
     mmseg up-samples the scores of a head to the size of the labels, and its
     losses, their gradients and the accuracy each pass over these tensors.
-    Here they are never materialised: less time and memory, the same numbers.
+    This hook never materialises them, which saves time and memory and gives
+    the same numbers.
     Heads with a stage of their own, with a sampler or with other losses than
     cross-entropy, the focal loss, the margin loss and the Jaccard loss keep
     mmseg's stage.
@@ -34,7 +35,7 @@ class FusedLossHook(Hook):
     priority = 'LOW'
 
     def before_train(self, runner: Any) -> None:
-        """Replace the stage of every head that can be served."""
+        """Replace the stage of every head that supports it."""
         follow_runner(runner)
         fused, kept = [], []
         for name, head in heads_of_model(runner.model).items():

@@ -1,4 +1,4 @@
-"""SwapLossHook: another objective for whatever a config trains."""
+"""SwapLossHook: trains the heads of any config with another objective."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,12 +17,12 @@ class SwapLossHook(Hook):
     """Gives the heads of a model another objective before the training.
 
     Every head that scores pixels gets it, with the weight that its
-    cross-entropy had (or else its first loss); everything else stays, also
-    what boundary heads learn.
+    cross-entropy had (or else its first loss). Everything else stays, boundary
+    heads included.
 
     Args:
-        loss: A name with or without settings, a sum of such, a loss config or
-            a list of these: ``'jaccard'``, ``'margin:tau=20'``,
+        loss: A name with or without settings, a sum of these, a loss config
+            or a list of loss configs: ``'jaccard'``, ``'margin:tau=20'``,
             ``'ce:0.5+lovasz:0.5'``, ``dict(type='DiceLoss')``.
         heads: Only these, for example ``'decode_head'`` or
             ``['decode_head', 'auxiliary_head.0']``.
@@ -32,7 +32,7 @@ class SwapLossHook(Hook):
         ...                 dict(type='ClassStatsHook')]
     """
 
-    # Before EMAHook copies the model and before anyone looks for losses.
+    # Before EMAHook copies the model and before other hooks look for losses.
     priority = 'VERY_HIGH'
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What our losses share: averaging, class weights, checks, both paths."""
+"""The base of our losses: averaging, class weights and checks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,13 +37,13 @@ class NoStatisticsError(MarginError, RuntimeError):
 
 
 class PixelLoss(nn.Module):
-    """The base of our losses; a subclass says what :meth:`objective` is.
+    """The base of our losses; a subclass defines :meth:`objective`.
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
             ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
-            inverse frequency, computed from the label statistics that
-            ``ClassStatsHook`` hands over; or None.
+            inverse frequency, computed from the label statistics of
+            ``ClassStatsHook``; or None.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
         loss_name: Name in the log; it has to contain ``loss``.
@@ -112,7 +112,7 @@ class PixelLoss(nn.Module):
             self.class_weight = self.class_weight.new_ones(num_classes)
 
     def set_class_stats(self, stats: ClassStats) -> None:
-        """Take what was asked for from the statistics of a data set."""
+        """Derive what the loss needs from the statistics of a data set."""
         self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
 
     def set_class_counts(
@@ -167,7 +167,7 @@ class PixelLoss(nn.Module):
         ignore_index: int,
         align_corners: bool,
     ) -> tuple[Tensor, Tensor]:
-        """The loss of up-sampled scores, and how many pixels they hit.
+        """The loss of up-sampled scores, and the number of hits.
 
         Scores (N, K, h, w) are up-sampled to the labels (N, H, W) piece by
         piece, and never materialised at full size.
@@ -191,7 +191,7 @@ class PixelLoss(nn.Module):
         avg_factor: float | Tensor | None = None,
         align_corners: bool | None = None,
     ) -> StageResult:
-        """Loss, hits and parts of the loss, on either path."""
+        """Loss, hits and cross-entropy, of full-size or low scores."""
         self.check(scores, label, ignore_index)
         with no_autocast(scores.device):
             return run_stage(
@@ -247,16 +247,15 @@ def pixel_weights(
     avg_non_ignore: bool = True,
     global_mean: bool = False,
 ) -> Tensor | float:
-    """The factor of each pixel's loss in the batch's: one, or (N, H, W).
+    """The weight of each pixel in the loss: one number, or (N, H, W).
 
-    As in mmseg, pixel weights do not enter the average and class weights do;
-    unlike there, class weights and ignored pixels go together.
+    As in mmseg, the divisor of the mean contains class weights but no pixel
+    weights; unlike mmseg, class weights work with ignored pixels.
 
-    With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R`` in
-    place of its own ``n_r``. The gradients, which are averaged over the
-    ranks, are then those of ``sum_r S_r / sum_r n_r``, the mean over the
-    pixels of all ranks; a mean of means would weight a rank's pixels the more
-    the fewer they are.
+    With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R``
+    instead of its own ``n_r``. The average gradient of the ranks is then that
+    of ``sum_r S_r / sum_r n_r``, the mean over the pixels of all ranks, while
+    a mean of means would give more weight to the pixels of a rank with few.
     """
     check_reduction(reduction)
     if avg_factor is not None and reduction == 'sum':

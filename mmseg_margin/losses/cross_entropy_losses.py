@@ -26,7 +26,7 @@ def weighted_cross_entropy(
     """Cross-entropy, averaged over the class weights of labelled pixels.
 
     It has the arguments of mmseg's ``cross_entropy``, which fails on ignored
-    pixels, and can stand in for it. ``avg_non_ignore`` is not used: with
+    pixels, and can replace it. ``avg_non_ignore`` is not used, because with
     class weights ignored pixels are never part of the average.
     """
     weights = pixel_weights(
@@ -55,7 +55,7 @@ def weight_cross_entropy(loss: Any, weights: Sequence[float]) -> bool:
 
 @MODELS.register_module()
 class WeightedCrossEntropyLoss(PixelLoss):
-    """Cross-entropy with given class weights, or with the data set's own.
+    """Cross-entropy with class weights, given or from the statistics.
 
     Args:
         class_weight: See :class:`PixelLoss`, as for the rest.
@@ -79,7 +79,7 @@ class SoftmaxFocalLoss(PixelLoss):
     class labels; this is the multi-class form that papers compare with.
 
     Args:
-        gamma: How strongly easy pixels are played down.
+        gamma: How strongly easy pixels are down-weighted.
         class_weight: See :class:`PixelLoss`, as for the rest.
 
     Example:

@@ -1,7 +1,7 @@
 """The loss stage of a head without scores at full resolution.
 
 A head's stage is its method ``loss_by_feat``: up-sampling, losses and
-accuracy. It is replaced on one head, for the time of a training.
+accuracy. It is replaced on single heads, for the duration of a training.
 """
 
 import functools
@@ -33,7 +33,7 @@ STOCK_BELOW = 2**16
 
 
 def why_not_fused(head: Any) -> str | None:
-    """What keeps a head from a fused stage, or None."""
+    """Why a head cannot have a fused stage, or None if it can."""
     if any(
         getattr(type(head), name) is not getattr(BaseDecodeHead, name)
         for name in (STAGE, '_stack_batch_gt')
@@ -90,7 +90,7 @@ def fused_loss(
     ignore_index: int = 255,
     align_corners: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """A loss with the settings that it has now, and the number of hits."""
+    """A loss with its current settings, and the number of hits."""
     if isinstance(loss, PixelLoss):
         return loss.fused_stage(scores, label, ignore_index, align_corners)
     class_weight = loss.class_weight

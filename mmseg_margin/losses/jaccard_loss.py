@@ -18,21 +18,21 @@ from .base import ClassWeight, PixelLoss
 
 @MODELS.register_module()
 class JaccardLoss(PixelLoss):
-    """The Jaccard loss of the whole batch, and a cross-entropy that grows.
+    """The Jaccard loss of the batch plus a cross-entropy of growing weight.
 
-    The first is the Lovasz extension of the IoU of all ranks' pixels, from
-    histograms instead of a sort. The cross-entropy has the weight
-    ``ce_weight * progress ** ce_ramp``: from the start it would keep the rare
-    classes from being learnt, late it teaches the frequent ones. So the sum
-    rises during training by design; its two parts are logged beside it.
+    The Jaccard loss is the Lovasz extension over the pixels of all ranks,
+    computed from histograms instead of a sort. The cross-entropy has the
+    weight ``ce_weight * progress ** ce_ramp``: early in a training it would
+    keep rare classes from being learnt, later it improves the frequent ones.
+    So the sum rises during training by design; both parts are logged too.
 
     The progress, from 0 to 1, is that of the mmengine Runner that builds or
     trains the model. Without a Runner, call :meth:`set_progress`.
 
     Args:
         ce_weight: Weight of the cross-entropy at the end of the training.
-        ce_ramp: Power of the progress; 0 for the whole weight from the start.
-        levels: Levels of error that are told apart.
+        ce_ramp: Power of the progress; 0 for the full weight from the start.
+        levels: Number of error levels in the histograms.
         class_weight: See :class:`PixelLoss`, as for the rest.
 
     Example:
@@ -69,8 +69,8 @@ class JaccardLoss(PixelLoss):
         self.levels = check_levels(levels)
         self._progress: float | None = None
         self._warned = False
-        # A Runner creates its hub before its model, so this is its own; or it
-        # belongs to an earlier one, and then it does not count any further.
+        # A Runner creates its hub before its model, so this is usually its
+        # hub. The hub of an earlier Runner keeps its iteration: it is ignored.
         hub = MessageHub.get_current_instance()
         self._hub_name = hub.instance_name
         self._stale_iter = hub.runtime_info.get('iter')
@@ -78,7 +78,7 @@ class JaccardLoss(PixelLoss):
         self._unlogged: tuple[Tensor, float] | None = None
 
     def set_progress(self, progress: float) -> None:
-        """Say how far the training is, from 0 to 1, outside of a Runner."""
+        """Set the progress of the training, 0 to 1, without a Runner."""
         if not 0 <= progress <= 1:
             raise SettingError(f'progress={progress!r} must be from 0 to 1.')
         self._progress = progress
@@ -107,7 +107,7 @@ class JaccardLoss(PixelLoss):
                 'JaccardLoss does not know the progress of the training, so '
                 'its cross-entropy has no weight: call '
                 'loss.set_progress(step / steps) before each step, or set '
-                'ce_ramp=0 for the whole weight from the start.',
+                'ce_ramp=0 for the full weight from the start.',
                 logger='current',
                 level=logging.WARNING,
             )
@@ -139,10 +139,10 @@ class JaccardLoss(PixelLoss):
         return result
 
     def _log(self, result: StageResult) -> None:
-        """Write the parts of the previous step, and keep those of this one.
+        """Log the parts of the previous step, and keep those of this one.
 
         Reading them now would wait for the device; a step later they have
-        arrived.
+        been copied.
         """
         hub = self._hub()
         if hub is None or result.log_loss is None:

@@ -12,7 +12,7 @@ from mmseg_margin.functional.stage import as_index
 
 @MODELS.register_module()
 class JaccardMetricLoss(nn.Module):
-    """One minus the soft Jaccard index of the classes that a batch shows.
+    """One minus the mean soft Jaccard index of the classes in a batch.
 
     The Jaccard metric loss of Wang et al. (NeurIPS 2023) for hard labels.
     With ``x`` the probabilities of a class, ``y`` its labels (0 or 1) and L1
@@ -20,8 +20,8 @@ class JaccardMetricLoss(nn.Module):
 
         (|x| + |y| - |x - y|) / (|x| + |y| + |x - y|)
 
-    which is ``sum xy / (|y| + sum x (1 - y))``. The authors train with 0.75
-    of it and 0.25 of the cross-entropy: ``ce:0.25+jml:0.75``.
+    which is ``sum xy / (|y| + sum x (1 - y))``. The authors weight it with
+    0.75 and add the cross-entropy with 0.25: ``ce:0.25+jml:0.75``.
 
     Args:
         smooth: Added to intersection and union.

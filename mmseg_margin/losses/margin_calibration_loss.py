@@ -44,7 +44,7 @@ class MarginCalibrationLoss(PixelLoss):
             JSON file written by ``python -m mmseg_margin class_stats``, or
             None to receive them from ``ClassStatsHook``.
         class_weight: See :class:`PixelLoss`, as for the rest.
-        **settings: In place of the preset's: ``tau``, ``upsilon``,
+        **settings: Override the preset: ``tau``, ``upsilon``,
             ``largest_offset``, ``absent_class`` (Algorithm 1, see
             :class:`OffsetSettings`), and ``pos_weight``, ``log_base``,
             ``class_mean`` (Eq. 16, see :class:`MarginSettings`).
@@ -88,7 +88,7 @@ class MarginCalibrationLoss(PixelLoss):
         elif class_counts is not None:
             self.set_class_counts(class_counts)
         self.has_own_counts = class_counts is not None
-        # Counts of a data set are checked by ClassStatsHook.
+        # ClassStatsHook checks the counts that it collects.
         if self.has_own_counts:
             warning = large_offset_warning(self.rho_0k.numpy())
             if warning:
@@ -135,7 +135,7 @@ class MarginCalibrationLoss(PixelLoss):
 
 
 def expand_preset(loss: Mapping[str, Any]) -> dict[str, Any]:
-    """A loss config with the settings that its preset stands for."""
+    """A loss config with the settings of its preset written out."""
     return {**PRESETS.get(loss.get('preset', ''), {}), **loss}
 
 

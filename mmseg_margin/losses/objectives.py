@@ -1,4 +1,4 @@
-"""Objectives by name: what ``--loss`` and ``SwapLossHook`` are given."""
+"""Objectives by name, as ``--loss`` and ``SwapLossHook`` take them."""
 
 import inspect
 import re
@@ -20,8 +20,8 @@ from .base import PixelLoss
 Objective = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Term = dict[str, Any]
 
-# Upstream's with the settings that make them work (Lovasz over the batch needs
-# reduction='none'), ours where upstream's fails.
+# Upstream's losses, with the settings that they need (Lovasz over the batch
+# needs reduction='none'), and ours where upstream's fail.
 OBJECTIVES: dict[str, Term] = {
     'jaccard': {'type': 'JaccardLoss'},
     'margin': {'type': 'MarginCalibrationLoss'},
@@ -47,7 +47,7 @@ def parse_objective(objective: Objective) -> list[Term]:
 
     Args:
         objective: ``NAME``, ``NAME:weight,key=value,...``, several of these
-            with a plus between them, a loss config, or a list of such.
+            joined by a plus, a loss config, or a list of loss configs.
 
     Example:
         >>> parse_objective('focal:0.5,gamma=1.5')
@@ -57,7 +57,7 @@ def parse_objective(objective: Objective) -> list[Term]:
         terms = [_parse(term, objective) for term in PLUS.split(objective)]
     else:
         terms = [dict(term) for term in as_list(objective)]
-    # mmseg adds up what has the same name; the log shall show every term.
+    # mmseg sums terms of the same name; the log should show every term.
     names = [_loss_name(term) for term in terms]
     count = Counter(names)
     for place, (term, name) in enumerate(zip(terms, names, strict=True)):
@@ -84,7 +84,7 @@ def losses_of_config(cfg: Mapping[str, Any]) -> list[Term]:
 
 
 def offset_settings(cfg: Mapping[str, Any]) -> OffsetSettings | None:
-    """Of the first loss that derives offsets from a data set, if any."""
+    """The settings of the first loss with offsets from the data set."""
     for term in losses_of_config(cfg):
         is_margin = registered_name(term) == 'MarginCalibrationLoss'
         if is_margin and term.get('class_counts') is None:
@@ -108,7 +108,7 @@ def _loss_name(term: Term) -> Any:
 
 
 def build_loss(term: Term) -> Any:
-    """The loss of one term; bad settings are named."""
+    """Build the loss of one term; an error names the bad setting."""
     settings = dict(term)
     settings.pop('type', None)
     loss_type = _loss_type(term)
@@ -168,7 +168,7 @@ def _literal_or_text(value: str) -> Any:
 
 
 def try_loss(term: Term) -> Any:
-    """Build a loss, and let upstream's find settings of a wrong type."""
+    """Build a loss, and call it once to find settings of a wrong type."""
     loss = build_loss(term)
     if isinstance(loss, PixelLoss):
         return loss

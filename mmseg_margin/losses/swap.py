@@ -1,4 +1,4 @@
-"""Another objective for the heads of a segmentor, built or config."""
+"""Replaces the losses of a segmentor's heads, in a model or a config."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,10 +39,10 @@ from .objectives import (
     try_loss,
 )
 
-# Heads that take a loss from a list by its place, and the places of those
-# that compare class scores with labels; the others learn boundaries.
+# Heads that take losses from a list by position, and the positions that
+# compare class scores with labels; the others learn boundaries.
 SEMANTIC_PLACES = {PIDHead: (0, 1, 3), DDRHead: (0, 1)}
-# Losses of whole regions: they know no weights of pixels and no points.
+# Losses of whole regions, which support neither pixel weights nor points.
 REGION_LOSSES = (
     'DiceLoss',
     'JaccardMetricLoss',
@@ -60,7 +60,7 @@ REFUSED = {
 
 
 class LossSum(nn.ModuleList):
-    """Several losses in the place of one."""
+    """The sum of several losses, in the place of one."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         return sum(loss(*args, **kwargs) for loss in self)
@@ -71,8 +71,8 @@ def set_objective(
 ) -> None:
     """Let a config train its heads with an objective in place of its own.
 
-    The model stays as it is written, so that what is saved with the config
-    can be tested, deployed and resumed by any tool.
+    The config's model is not changed, so that any tool can test, deploy and
+    resume with the saved config.
     """
     terms = parse_objective(objective)
     losses = [try_loss(term) for term in terms]
@@ -89,7 +89,7 @@ def swap_losses(
 ) -> list[str]:
     """Give the semantic heads of a model one objective; returns their names.
 
-    Each keeps the weight that its cross-entropy had, or else its first loss.
+    The weight of a head's cross-entropy, or else of its first loss, is kept.
     """
     others = {
         name: module
@@ -120,10 +120,10 @@ def semantic_heads(
     terms: Sequence[Term],
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The heads that get an objective, built or configs.
+    """The heads, built or configs, that get an objective.
 
     Raises:
-        SettingError: If one of them has nothing to give it to.
+        SettingError: If there is none, or if one cannot take the objective.
     """
     chosen = {
         name: head
@@ -133,8 +133,8 @@ def semantic_heads(
     }
     semantic = {}
     for name, head in chosen.items():
-        # The first is trained through its inner head, the second keeps its
-        # own loss.
+        # An iterative head is trained through its inner head, a boundary
+        # head keeps its own loss.
         if is_a(head, IterativeDecodeHead) or predicts_boundaries(head):
             continue
         _check_head(name, head)
@@ -152,7 +152,7 @@ def semantic_heads(
 def _check_head(name: str, head: Any) -> None:
     kind = head_type(head)
     if kind is None:
-        return  # building the model will say so
+        return  # building the model reports an unknown type
     reason = REFUSED.get(kind.__name__)
     if reason is None and not issubclass(kind, BaseDecodeHead):
         reason = 'is no BaseDecodeHead of MMSegmentation'
@@ -166,8 +166,8 @@ def _check_head(name: str, head: Any) -> None:
 
 def _check_term(name: str, head: Any, term: Term) -> None:
     loss = registered_name(term)
-    chooses = is_a(head, PointHead) or value_of(head, 'sampler')
-    if loss in REGION_LOSSES and chooses:
+    samples = is_a(head, PointHead) or value_of(head, 'sampler')
+    if loss in REGION_LOSSES and samples:
         raise SettingError(
             f'{name} trains on chosen pixels only, and {loss} needs whole '
             'images: take another loss, or take the sampler out of the head.'
@@ -199,14 +199,14 @@ def _new_losses(head: Any, terms: Sequence[Term]) -> nn.Module:
 
 
 def _build(head: Any, terms: Sequence[Term], weight: float) -> list[nn.Module]:
-    """Losses for one place of a head, with the weight of what was there."""
+    """Losses for one position of a head, with the weight of the old one."""
     built = []
     for term in terms:
         loss = build_loss(
             dict(term, loss_weight=weight * term.get('loss_weight', 1.0))
         )
         if hasattr(loss, 'ignore_index') and head.ignore_index is not None:
-            # Upstream's Dice and Tversky do not listen to the head's.
+            # Upstream's Dice and Tversky ignore the head's ignore_index.
             loss.ignore_index = head.ignore_index
         if head.out_channels == 1:
             loss.register_forward_pre_hook(_see_two_classes)
@@ -215,9 +215,9 @@ def _build(head: Any, terms: Sequence[Term], weight: float) -> list[nn.Module]:
 
 
 def _see_two_classes(loss: nn.Module, inputs: tuple) -> tuple:
-    """A head's one score s as (0, s).
+    """A binary head's score s as (0, s).
 
-    So upstream's cross-entropy is the sigmoid cross-entropy of s.
+    Upstream's cross-entropy of (0, s) is the sigmoid cross-entropy of s.
     """
     scores, *others = inputs
     return two_class_scores(scores), *others

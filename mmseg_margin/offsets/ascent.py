@@ -4,9 +4,9 @@ With the other offsets fixed, pixel i goes to class k exactly if
 
 .. math:: b_k > t_{ik} = \max_{j \ne k} (s_{ij} + b_j) - s_{ik},
 
-the negative margin (Eq. 8) under the present offsets. A histogram of t by the
-class that the pixel has otherwise therefore gives every class's hits and
-predictions, and with them the metric, at every value of :math:`b_k` at once.
+the negative margin (Eq. 8) under the current offsets. A histogram of t, by the
+class that the pixel would get without class k, therefore gives every class's
+hits and predictions, and so the metric, at every value of :math:`b_k` at once.
 """
 
 from typing import NamedTuple
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 METRICS = ('mIoU', 'mDice')
-# The offsets that are tried. With a power of two the place of a threshold
-# among them is exact.
+# The offsets that are tried. A power of two makes the index of a threshold
+# exact.
 STEPS_PER_UNIT = 16
 LIMIT = 4
 GRID = torch.arange(-LIMIT * STEPS_PER_UNIT, LIMIT * STEPS_PER_UNIT + 1)
@@ -59,7 +59,7 @@ def predict(scores: Tensor, offsets: Tensor) -> Tensor:
 
 
 class Ascent:
-    """The offsets and, under these, the best two classes of each pixel.
+    """The offsets, and the best two classes of each pixel with them.
 
     Args:
         scores: (P, K) with P > 0 and K > 1, finite.
@@ -101,7 +101,7 @@ class Ascent:
         best, next_best = self.values.unbind(1)
         rest = torch.where(first == k, next_best, best)
         threshold = rest - self.scores[:, k]
-        # No offset of the grid gives any further pixel to class k.
+        # No offset of the grid assigns any other pixel to class k.
         near = (threshold < LIMIT).nonzero().flatten()
         place = _first_above(threshold[near])
         label, given_up = self.labels[near], other[near]
@@ -144,7 +144,7 @@ def nearest_best(curve: Tensor) -> Tensor:
 
 
 def is_best(values: Tensor) -> Tensor:
-    """Which values are the maximum, but for the rounding of a mean."""
+    """Which values are the maximum, up to rounding."""
     return values >= values.max() - 1e-12
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints with fitted offsets: ordinary ones, with another bias."""
+"""Checkpoints with fitted offsets, which differ only in the bias."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def write_fitted(
 
     Args:
         source: The checkpoint that the offsets were fitted to.
-        target: The new one; the other files stand beside it.
+        target: The new checkpoint; the other files are written beside it.
         model: The model of both.
         result: The offsets and their figures.
     """

@@ -1,4 +1,4 @@
-"""The fit: offsets from scores and labels, shrunk as far as they are noise."""
+"""The fit: offsets from scores and labels, shrunk by cross-validation."""
 
 import torch
 from torch import Tensor
@@ -33,11 +33,11 @@ def fit_offsets(
         scores: Before the softmax, (P, K) or (N, K, H, W).
         labels: (P,) or (N, H, W).
         images: The number of each pixel's image, (P,), or of each image,
-            (N,). None: each pixel of (P, K) stands for itself, and each of
-            (N, K, H, W) is an image.
+            (N,). None: each pixel of (P, K) is an image of its own, and so
+            is each entry of (N, K, H, W).
         metric: ``'mIoU'`` or ``'mDice'``.
         ignore_index: The label of pixels that do not count.
-        max_pixels: Of more, every n-th is taken.
+        max_pixels: If there are more, only every n-th is used.
         seed: For the choice of the quarters.
 
     Returns:
@@ -128,7 +128,7 @@ def _fit_parts(
 def _random_parts(images: Tensor, seed: int) -> list[Tensor]:
     """Pixel numbers of each quarter of the images.
 
-    Of fewer than eight images the pixels are divided instead.
+    With fewer than eight images, the pixels are divided instead.
     """
     names, numbers = images.unique(return_inverse=True)
     if len(names) < MIN_IMAGES:

@@ -1,4 +1,4 @@
-"""From a checkpoint to one with fitted offsets, if these are of use."""
+"""From a checkpoint to one with fitted offsets, if these help."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""From a runner with a trained model to offsets and what they change."""
+"""From a runner with a trained model to offsets and their effect."""
 
 import torch
 from mmengine import dist
@@ -37,7 +37,7 @@ def fit_runner(
     Args:
         runner: Made from a config, with the weights loaded.
         split: ``'train'`` or ``'val'``: the images to fit on.
-        num_images: At most so many of them, evenly spaced.
+        num_images: At most this many of them, evenly spaced.
         metric: ``'mIoU'`` or ``'mDice'``.
     """
     check_settings(runner.cfg, split, num_images, metric)
@@ -97,8 +97,8 @@ def check_settings(
     for name in {split, 'val'}:
         if not cfg.get(f'{name}_dataloader'):
             raise SettingError(
-                f'The config has no {name}_dataloader, which fitting offsets '
-                'needs: on its images they are fitted or measured.'
+                f'The config has no {name}_dataloader, which is needed to fit '
+                'or measure offsets: add one.'
             )
 
 

@@ -1,4 +1,4 @@
-"""Scores and labels of images, as ``tools/test.py`` predicts them."""
+"""Scores and labels of images, predicted as in a validation."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class ScoredImage(NamedTuple):
     scores: Tensor
     """(K, H, W)"""
     labels: Tensor
-    """(H, W), K where there is none"""
+    """(H, W), K where ignored"""
 
 
 def bare_model(runner: Runner) -> Any:
@@ -59,7 +59,7 @@ def scored_images(
 
 
 def check_classifier(runner: Runner, loader: DataLoader) -> None:
-    """Make sure that a shifted bias shifts the scores by as much.
+    """Verify that a shifted bias shifts the scores by the same amount.
 
     Raises:
         SettingError: If the network has no such classifier.
@@ -67,7 +67,7 @@ def check_classifier(runner: Runner, loader: DataLoader) -> None:
     name, layer = find_classifier(bare_model(runner))
     batch = next(iter(loader))
     bias = layer.bias.detach().clone()
-    # SegNeXt's head draws random numbers: both times the same ones.
+    # SegNeXt's head draws random numbers, which have to be the same twice.
     with torch.random.fork_rng():
         torch.manual_seed(0)
         before = _score(runner, batch)[0][0]
@@ -80,9 +80,8 @@ def check_classifier(runner: Runner, loader: DataLoader) -> None:
             layer.bias.data = bias
     if not is_shifted(before, after, offsets):
         raise SettingError(
-            f'The scores of this network are more than those of {name}, '
-            'because another step changes the differences between the '
-            'classes, so offsets cannot be put into its bias.'
+            f'A step after {name} changes the differences between the scores '
+            'of the classes, so offsets cannot be put into its bias.'
         )
 
 

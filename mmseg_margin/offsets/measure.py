@@ -1,4 +1,4 @@
-"""What offsets change on images, and how sure that is."""
+"""The effect of offsets on images, with its standard error."""
 
 from collections.abc import Callable
 from typing import NamedTuple

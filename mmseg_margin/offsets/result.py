@@ -1,4 +1,4 @@
-"""What a fit has found: for tables, pictures, JSON files and checkpoints."""
+"""The result of a fit, for tables, plots, JSON files and checkpoints."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .measure import Figures
 
 @dataclass(frozen=True)
 class FittedOffsets:
-    """The offsets of the classes, and what they change.
+    """The offsets of the classes, and their effect.
 
     Args:
         classes: The names of the K classes.
@@ -40,7 +40,7 @@ class FittedOffsets:
 
     @property
     def gain(self) -> float:
-        """Of the mean, in percentage points."""
+        """The gain of the mean, in percentage points."""
         return self.after.mean - self.before.mean
 
     @property
@@ -57,7 +57,7 @@ class FittedOffsets:
         }
 
     def summary(self) -> str:
-        """The gain in a sentence or two, with what has to be known of it."""
+        """The gain in a sentence or two, with its limitations."""
         before, after = self.before, self.after
         text = (
             f'{self.metric} {before.mean:.2f} -> {after.mean:.2f} '

@@ -26,11 +26,11 @@ class Sample(NamedTuple):
 
 
 def sample_pixels(runner: Runner, loader: DataLoader) -> Sample:
-    """At most :data:`MAX_PIXELS` pixels, from a regular grid over each."""
+    """At most :data:`MAX_PIXELS` pixels, on a regular grid in each image."""
     num_images = len(loader.dataset)  # type: ignore[arg-type]
     most = max(1, MAX_PIXELS // num_images)
     capacity = most * math.ceil(num_images / dist.get_world_size())
-    # Allocated once: small tensors that stay between large ones that go
+    # Allocated once, because many small tensors among large temporary ones
     # would fragment the memory.
     sample = Sample(
         torch.empty(capacity, num_classes(bare_model(runner))),
@@ -61,8 +61,8 @@ def _grid_pixels(image: ScoredImage, most: int) -> Tensor:
 
 
 def _gather(sample: Sample) -> Sample:
-    """The samples of all ranks, in the order of one rank's."""
-    # A slice would be sent with the memory that it is a part of.
+    """The samples of all ranks, in the order of a single rank."""
+    # Cloned, because a slice would be sent with its whole storage.
     parts = dist.all_gather_object(tuple(each.clone() for each in sample))
     merged = Sample(*map(torch.cat, zip(*parts, strict=True)))
     order = merged.images.argsort(stable=True)

@@ -1,4 +1,4 @@
-"""The annotation files of a data set: which they are, and in which state."""
+"""The annotation files of a data set, and their state on disk."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from .problems import LOADING_ERRORS
 
 @dataclass(frozen=True)
 class FileStates:
-    """The state of some label files; states of shards are added up.
+    """The state of some label files; states of shards can be added.
 
     Args:
         digest: Sum of the hashes of everything that determines the counts:
@@ -97,7 +97,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Annotations:
-    """Annotations that are created on iteration; slices cost nothing.
+    """Annotations that are created on iteration; slicing is cheap.
 
     A sample's info takes about a kilobyte, its row of numbers 24 bytes.
 
@@ -165,7 +165,7 @@ def has_labels(dataset: Any) -> bool:
             return True
     except (DataSetError, LookupError):  # no path, or nothing that loads it
         return False
-    except LOADING_ERRORS:  # a bad label is one as well
+    except LOADING_ERRORS:  # a bad label is still a label
         return True
     return False
 

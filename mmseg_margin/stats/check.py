@@ -24,7 +24,7 @@ from .collect import Collected, collect_stats
 from .problems import Problem, describe_problems
 from .samples import compare_samples
 
-# These explain classes without a pixel, so nothing is advised about those.
+# These explain classes without a pixel, which are then not reported.
 WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
 Model = nn.Module | Mapping[str, Any]
@@ -88,7 +88,7 @@ def check_labels(
         dataset: A data set, or its config.
         model: The model that is to learn these labels, or its config.
         cache, known, num_threads: See :func:`collect_stats`.
-        rare_share: Share of the labelled pixels below which a class is
+        rare_share: Fraction of the labelled pixels below which a class is
             reported as very rare.
         offsets: Settings of the margin-offsets that are to be derived from
             the counts, if any.
@@ -103,7 +103,7 @@ def check_labels(
     warnings += _check_ignored_labels(heads, leaves)
     if not errors and stats != known:
         warnings += compare_samples(annotations, stats)
-    if not stats.total and not errors:  # which would explain it
+    if not stats.total and not errors:  # other errors would explain it
         errors.append(
             'no pixel carries a class\n    likely fix: check ignore_index, '
             'reduce_zero_label and the list of classes.'
@@ -222,14 +222,14 @@ def _check_classes(
         return [str(error)], warnings
     too_large = large_offset_warning(rho_0k, stats.classes)
     if too_large:
-        # Offsets that nobody has chosen must not cost a training.
-        is_default = offsets.tau is None and offsets.largest_offset is None
-        (errors if is_default else warnings).append(too_large)
+        # Offsets that the user did not choose must not ruin a training.
+        found = errors if offsets.has_default_scale else warnings
+        found.append(too_large)
     return errors, warnings
 
 
 def _check_heads(heads: dict[str, Any], num_classes: int) -> Iterator[str]:
-    """A sentence for each head of another size, and if they disagree."""
+    """A sentence for each wrong num_classes, and one if heads disagree."""
     for name, head in heads.items():
         found = value_of(head, 'num_classes')
         if found != num_classes:

@@ -24,8 +24,8 @@ from .class_stats import JSON_FORMAT, ClassStats, Provenance
 from .problems import Problems
 from .scan import LabelRange, scan_on_all_ranks
 
-# A file changed twice within the resolution of its time looks as if it had
-# been changed once; the coarsest file systems count in steps of two seconds.
+# Two changes of a file within the resolution of its time look like one; the
+# coarsest file systems have a resolution of two seconds.
 SAFE_AGE_NS = 2 * 10**9
 NAMES_COMPARED = 1000
 
@@ -54,9 +54,9 @@ def collect_stats(
     Args:
         dataset: A built data set, wrapped or not.
         num_classes: Only used if the data set names no classes.
-        ignore_index: The label of no class; the data set's own if None.
+        ignore_index: The label to ignore; the data set's own if None.
         cache: Where to look first, and to store the result.
-        known: Earlier statistics, taken if the data set is still the same.
+        known: Earlier statistics, used if the data set has not changed.
         num_threads: Threads of each rank; the cores of the machine if None.
     """
     annotations = list_annotations(dataset)

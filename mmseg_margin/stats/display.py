@@ -26,11 +26,11 @@ def format_table(
     offsets: OffsetSettings | None = None,
     weights: Sequence[float] | None = None,
 ) -> str:
-    """Pixels, share and images of every class as a table.
+    """Pixels, their percentage, and images of every class as a table.
 
     Args:
-        offsets: Adds the margin-offsets of these settings, as far as the
-            counts have any.
+        offsets: Adds the margin-offsets of these settings, if the counts
+            have any.
         weights: Adds a column of class weights.
     """
     table = PrettyTable(['class', 'pixels', 'share %', 'images'])
@@ -72,7 +72,7 @@ def offset_columns(
 def _offsets_if_any(
     stats: ClassStats, offsets: OffsetSettings
 ) -> MarginOffsets | None:
-    """None for a single class, and where no pixel or all are of one class."""
+    """None if the counts have no offsets, for example of a single class."""
     if offsets.absent_class == 'error':
         offsets = replace(offsets, absent_class='zero')
     try:
@@ -95,7 +95,7 @@ def plot_stats(
     path: str | Path,
     offsets: OffsetSettings | None = None,
 ) -> None:
-    """Draw shares, and ``rho_0k`` if any, with the most frequent on top."""
+    """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
     # Imported here, because few users of the package draw anything.
     from matplotlib.figure import Figure
 

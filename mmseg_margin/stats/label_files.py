@@ -3,7 +3,7 @@
 ``LoadAnnotations`` is run once, on a label that holds all 256 values; the
 table that results is applied to the histogram of each file. Pillow decodes the
 files as it does for ``LoadAnnotations``: palettes give indices, wider integers
-wrap to uint8. Any other loading transform is run itself.
+wrap to uint8. Any other loading transform is executed for every file.
 """
 
 import copy
@@ -170,7 +170,7 @@ class FileLoader(PipelineLoader):
         return delivered.astype(np.int64), stored
 
     def _values_delivered(self, info: Info) -> NDArray[np.uint8]:
-        """What the transform makes of the 256 values, shape (256,)."""
+        """The values that the transform maps 0 to 255 to, shape (256,)."""
         fileio.register_backend(ALL_VALUES, _AllValues, force=True)
         probe = copy.copy(self._transform)
         probe.backend_args = {'backend': ALL_VALUES}

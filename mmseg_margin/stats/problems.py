@@ -1,4 +1,4 @@
-"""What can be wrong with single files: found, added up, and described."""
+"""Problems of single files: found, summed over ranks, and described."""
 
 import os
 import stat
@@ -119,13 +119,13 @@ class Problems(dict[Problem, ProblemFiles]):
         for what, other in others.items():
             files = self.setdefault(what, ProblemFiles())
             files.count += other.count
-            # By position in the data set: the same ten on any number of ranks.
+            # Sorted by position, so that any number of ranks shows the same.
             files.first = sorted(files.first + other.first)[:FILES_SHOWN]
             files.values.update(other.values)
 
 
 def check_file(path: str, is_label: bool = False) -> None:
-    """Raise if reading the file would block, or a label fill the memory.
+    """Raise if reading would block, or if a label would fill the memory.
 
     Links are followed; a device, a pipe or a folder would block.
     """

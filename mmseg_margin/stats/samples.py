@@ -24,7 +24,7 @@ from .label_files import count_values
 MAX_SAMPLES = 10
 LINES_SHOWN = 5
 # Random crops may lose smaller classes, and those of one or two images.
-SMALLEST_SHARE = 0.01
+SMALLEST_FRACTION = 0.01
 FEWEST_FILES = 3
 FIX = (
     'if a transform after LoadAnnotations or prepare_data() changes labels, '
@@ -55,7 +55,7 @@ def _compare(annotations: Annotations, stats: ClassStats) -> list[str]:
     picked = Annotations(annotations.leaves, annotations.rows[places])
     datasets = [_copy(dataset) for dataset, _ in annotations.leaves]
     is_class = np.arange(len(stats.classes)) != stats.provenance.ignore_index
-    share, files, samples = np.zeros((3, len(is_class)))
+    fraction, files, samples = np.zeros((3, len(is_class)))
     found: list[str] = []
     for annotation, (place, leaf, index) in zip(
         picked, picked.rows.tolist(), strict=True
@@ -65,18 +65,18 @@ def _compare(annotations: Annotations, stats: ClassStats) -> list[str]:
             return []
         in_file = annotation.load()[0][: len(is_class)] * is_class
         in_sample = count_values(label).histogram[: len(is_class)] * is_class
-        share += in_file / max(in_file.sum(), 1) / number
+        fraction += in_file / max(in_file.sum(), 1) / number
         files += in_file > 0
         samples += in_sample > 0
         found += (
             f'sample {place} has pixels of {_name(stats, k)}, its file none'
             for k in _indices((in_sample > 0) & (in_file == 0))
         )
-    is_common = (share >= SMALLEST_SHARE) & (
+    is_common = (fraction >= SMALLEST_FRACTION) & (
         files >= min(FEWEST_FILES, number)
     )
     found += (
-        f'{_name(stats, k)} has {100 * share[k]:.3g} % of the pixels in '
+        f'{_name(stats, k)} has {100 * fraction[k]:.3g} % of the pixels in '
         f'{number} label files and none in the samples made of them'
         for k in _indices(is_common & (samples == 0))
     )
@@ -119,7 +119,7 @@ def _label_of(sample: Any, path: str) -> NDArray | None:
 
 @contextmanager
 def _fixed_random_state() -> Iterator[None]:
-    """Fixed seeds inside; the random numbers outside stay what they were."""
+    """Fixed seeds inside; the random state outside is restored."""
     state = random.getstate()
     numpy_state = np.random.get_state()  # noqa: NPY002  (used by transforms)
     with torch.random.fork_rng(devices=[]):

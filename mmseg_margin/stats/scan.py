@@ -81,13 +81,13 @@ def default_threads() -> int:
 def scan_on_all_ranks(
     annotations: Annotations, labels: LabelRange, num_threads: int | None
 ) -> ScanResult:
-    """Each rank reads its shard; all of them return the same."""
+    """Each rank reads its shard; all ranks return the same result."""
     rank, world_size = dist.get_dist_info()
     shard, found = annotations[rank::world_size], None
     try:
         result = scan(shard, labels, num_threads, show_progress=rank == 0)
         found = result.problems, result.states
-    finally:  # a rank that fails tells the others, so that none waits for it
+    finally:  # even if this rank fails, so that no other waits for it
         parts = dist.all_gather_object(found)
     failed = [i for i, part in enumerate(parts) if part is None]
     if failed:
@@ -184,5 +184,5 @@ def _scan_label(
     problem = image and check_image(image, size)
     if problem:
         note(*problem)
-    # After the label was read: a change before that shows in its state.
+    # After the label was read, so that a change before that is detected.
     result.states += annotation.state()

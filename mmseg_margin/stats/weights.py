@@ -37,13 +37,13 @@ def class_weights(
             same total weight and the average pixel weighs 1. ``'sqrt'`` or a
             number: this power of it, scaled to the same average.
             ``'median'`` (Eigen and Fergus): ``median_j f_j / f_k`` with
-            ``f_k`` the share of class k within the images that show it.
+            ``f_k`` the fraction of class k in the images that show it.
             ``'effective'`` (Cui et al.): ``1 / E_k``, scaled to a mean of 1,
             with the effective number ``E_k = (1 - beta^N_k) / (1 - beta)``
             and ``beta = 1 - K / N``: classes above the average count
             ``N / K`` saturate, rare ones approach the inverse frequency.
         image_pixels: Labelled pixels of the images that show each class, for
-            ``'median'``; without it ``f_k`` is the share in all images.
+            ``'median'``; without it ``f_k`` is the fraction in all images.
     """
     check_weight_method('method', method)
     all_counts = np.asarray(counts, dtype=np.float64)
@@ -54,10 +54,10 @@ def class_weights(
         found = pixels**-power
         found *= pixels.sum() / (pixels * found).sum()
     elif method == 'median':
-        share = pixels / pixels.sum()
+        fraction = pixels / pixels.sum()
         if image_pixels is not None:
-            share = pixels / np.asarray(image_pixels)[present]
-        found = np.median(share) / share
+            fraction = pixels / np.asarray(image_pixels)[present]
+        found = np.median(fraction) / fraction
     else:
         # expm1 and log1p, because beta may round to 1.
         log_beta = np.log1p(-min(len(pixels) / pixels.sum(), 0.5))

@@ -21,7 +21,8 @@ DOCUMENTS = ('reproduce', 'datasets')
 # Rows of the paper's nine tables that the authors trained themselves.
 TRAINED_ROWS = (6, 6, 4, 4, 12, 12, 12, 12, 5)
 TRAINED_ROW = re.compile(
-    r'^\|.*`python tools/train\.py .*` \| `python tools/test\.py .*` \|$',
+    r'^\|.*`python -m mmseg_margin train .*`'
+    r' \| `python -m mmseg_margin test .*` \|$',
     re.MULTILINE,
 )
 

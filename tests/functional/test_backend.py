@@ -34,7 +34,7 @@ def test_what_is_asked_for_is_used():
 
 
 def test_without_a_compiler_it_is_eager(tmp_path):
-    """A fresh process, because the answer is kept."""
+    """In a new process, because the answer is cached."""
     nowhere = dict(PATH='', CXX='')
     code, said = run_python(tmp_path, '-c', WITHOUT_COMPILER, **nowhere)
     assert (code, said.split()[-1]) == (0, 'eager')
@@ -72,7 +72,7 @@ def test_many_variants_stay_compiled(monkeypatch):
 
 
 def test_other_sizes_threads_and_modes_need_no_new_kernel(monkeypatch):
-    """The number of pixels stays open whatever changes beside it."""
+    """The number of pixels stays dynamic, whatever else changes."""
     counters = torch._dynamo.utils.counters['stats']
     compile_for_real = torch.compile
     monkeypatch.setattr(
@@ -105,7 +105,7 @@ def test_small_batches_do_not_compile():
 
 
 def test_only_compile_errors_fall_back(monkeypatch):
-    """Out of memory stays out of memory, and the kernel stays compiled."""
+    """Out-of-memory errors are raised, and the kernel stays compiled."""
     calls = []
 
     def fail(*_):

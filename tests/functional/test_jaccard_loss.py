@@ -26,7 +26,7 @@ from tests.functional.builders import (
 
 
 def errors_of(scores, labels):
-    """Errors (P, K) of labelled pixels, and which are the label's own."""
+    """Errors (P, K) of labelled pixels, and the mask of their labels."""
     p = torch.softmax(scores, 1)
     is_label = torch.nn.functional.one_hot(labels, scores.shape[1]).bool()
     return torch.where(is_label, 1 - p, p), is_label
@@ -41,10 +41,10 @@ def sorted_weights(e, is_label, seen, seen_is_label):
     for k in range(K):
         if not fraction[k]:
             continue
-        is_mine = seen_is_label[:, k]
-        mine, others = seen[is_mine, k], seen[~is_mine, k]
+        is_class = seen_is_label[:, k]
+        own, others = seen[is_class, k], seen[~is_class, k]
         for i in range(P):
-            missed = (mine > e[i, k]).double().sum() / len(seen)
+            missed = (own > e[i, k]).double().sum() / len(seen)
             taken = (others > e[i, k]).double().sum() / len(seen)
             union = fraction[k] + taken
             w[i, k] = 1 if is_label[i, k] else (fraction[k] - missed) / union
@@ -70,11 +70,11 @@ def lovasz_softmax(p, labels, K):
     """Berman et al., Alg. 1, the mean over all classes."""
     losses = []
     for k in range(K):
-        own = (labels == k).to(p.dtype)
-        errors, order = (own - p[:, k]).abs().sort(descending=True)
-        own = own[order]
-        missed, taken = own.cumsum(0), (1 - own).cumsum(0)
-        loss = 1 - (own.sum() - missed) / (own.sum() + taken)
+        is_label = (labels == k).to(p.dtype)
+        errors, order = (is_label - p[:, k]).abs().sort(descending=True)
+        is_label = is_label[order]
+        missed, taken = is_label.cumsum(0), (1 - is_label).cumsum(0)
+        loss = 1 - (is_label.sum() - missed) / (is_label.sum() + taken)
         loss[1:] = loss[1:] - loss[:-1].clone()
         losses.append((errors * loss).sum())
     return sum(losses) / K
@@ -84,7 +84,7 @@ def lovasz_softmax(p, labels, K):
 @pytest.mark.parametrize('absent', [False, True])
 @pytest.mark.parametrize('ce_weight', [0.0, 0.25])
 def test_equals_the_weights_by_sorting(how, ce_weight, absent):
-    """Levels so fine that no error shares one with those seen before."""
+    """With levels so fine that no two errors fall into the same one."""
     K, P = 4, 80
     scores, labels, *_ = make_batch(K, (P,), ignored=0)
     seen, seen_labels, *_ = make_batch(K, (P,), seed=1, ignored=0)
@@ -118,8 +118,8 @@ def test_weights_are_linear_between_the_borders_of_levels(how):
     borders = np.linspace(0, 1, 9)
     expected = [
         sum(
-            error * np.interp(error, borders, tables[1 - int(own), k])
-            for k, (error, own) in enumerate(zip(errors, mask, strict=True))
+            error * np.interp(error, borders, tables[1 - int(is_own), k])
+            for k, (error, is_own) in enumerate(zip(errors, mask, strict=True))
         )
         for errors, mask in zip(e.numpy(), is_label.numpy(), strict=True)
     ]
@@ -184,12 +184,12 @@ def test_histograms_count_every_labelled_pixel_once(K):
     known = torch.where(labels == IGNORE, -1, labels)
     counts = count_errors([(scores[0], known[0])], scores, levels=16)
     seen = labels[0, 1:][labels[0, 1:] != IGNORE]
-    own = seen.bincount(minlength=K)
-    assert torch.equal(counts.sum(2)[0], own)
-    assert torch.equal(counts.sum(2)[1], len(seen) - own)
+    pixels = seen.bincount(minlength=K)
+    assert torch.equal(counts.sum(2)[0], pixels)
+    assert torch.equal(counts.sum(2)[1], len(seen) - pixels)
     e, is_label = errors_of(scores[0].t()[1:], labels[0, 1:].clamp(max=K - 1))
-    mine = e[is_label & (labels[0, 1:, None] != IGNORE)] * 16
-    level = mine.long().clamp(max=15).bincount(minlength=16)
+    place = e[is_label & (labels[0, 1:, None] != IGNORE)] * 16
+    level = place.long().clamp(max=15).bincount(minlength=16)
     assert torch.equal(counts[0].sum(0), level)
 
 
@@ -201,8 +201,8 @@ def test_the_step_follows_from_the_size_of_an_image(size, step):
     assert counting_step(size) == step
 
 
-def test_counts_of_other_sizes_are_added_up_over_the_ranks():
-    """A pixel of a coarsely counted image weighs as much as any other."""
+def test_counts_do_not_depend_on_the_step():
+    """A pixel of a coarsely counted image has the weight of any other."""
     seen = []
     for side in (300, 600):
         scores, labels, *_ = make_batch(3, (1, side, side))

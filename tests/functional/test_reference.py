@@ -54,15 +54,15 @@ def test_iou_is_never_below_the_bound(seed, num_classes, rho_0, rho_1):
     lam = pixel_margins(scores)
     predicted = scores.argmax(1)
     for k in range(K):
-        own, other = labels == k, labels != k
-        share = own.double().mean()
-        if share == 0:
+        is_label = labels == k
+        prior = is_label.double().mean()
+        if prior == 0:
             continue
-        hit = (own & (predicted == k)).double().sum()
-        union = (own | (predicted == k)).sum()
+        hit = (is_label & (predicted == k)).double().sum()
+        union = (is_label | (predicted == k)).sum()
         bound = iou_lower_bound(
-            share,
-            rho_margin_loss(lam[own, k], rho_1).sum() / P,
-            rho_margin_loss(-lam[other, k], rho_0).sum() / P,
+            prior,
+            rho_margin_loss(lam[is_label, k], rho_1).sum() / P,
+            rho_margin_loss(-lam[~is_label, k], rho_0).sum() / P,
         )
         assert bound <= hit / union + 1e-12

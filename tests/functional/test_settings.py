@@ -71,7 +71,7 @@ def test_offsets_beyond_the_scores_are_described():
     assert 'largest_offset=0.4' in text
 
 
-def test_who_left_the_scale_to_the_paper():
+def test_the_scale_is_a_default_unless_it_is_given():
     assert OffsetSettings().has_default_scale
     assert OffsetSettings(upsilon=2).has_default_scale
     assert not OffsetSettings(tau=10).has_default_scale

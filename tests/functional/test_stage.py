@@ -214,7 +214,7 @@ def test_large_scores_stay_finite(name, dtype):
 @every_objective
 @pytest.mark.parametrize('how', ['eager', 'compiled'])
 def test_a_masked_class_costs_ignored_pixels_nothing(name, how):
-    """Some heads mask a class by the lowest number there is."""
+    """Some heads mask a class with the lowest finite score."""
     scores, labels, *_ = make_batch(4, (1, 4, 4), dtype=torch.float32)
     labels[labels == 0] = 1
     scores[:, 0] = torch.finfo(torch.float32).min
@@ -289,7 +289,7 @@ def test_inside_a_compiled_model(name):
 @every_objective
 @pytest.mark.parametrize('corners', [None, False])
 def test_a_device_is_never_waited_for(name, corners):
-    """On the meta device a look at a value, or a CPU tensor, raises."""
+    """On the meta device, reading a value or mixing in the CPU raises."""
     K = 3
     scores = torch.empty(2, K, 8, 8, device='meta', requires_grad=True)
     side = 8 if corners is None else 16

@@ -1,4 +1,4 @@
-"""``backend='triton'`` gives what the eager kernels give."""
+"""``backend='triton'`` gives the results of the eager kernels."""
 
 import pytest
 import torch
@@ -77,7 +77,7 @@ def test_public_functions_in_half_precision_and_twice():
 
 
 @pytest.mark.parametrize('corners', [False, True])
-def test_other_ratios_take_the_next_best_path(corners):
+def test_other_ratios_fall_back(corners):
     expected, result = both('margin', (5, 4), (13, 9), align_corners=corners)
     torch.testing.assert_close(result, expected)
 

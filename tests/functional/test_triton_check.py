@@ -1,4 +1,4 @@
-"""Kernels prove themselves before a device uses them."""
+"""Kernels are checked on a device before they are used there."""
 
 import logging
 

@@ -98,8 +98,8 @@ def error_histograms(
     counts = torch.zeros(2, K, levels, dtype=torch.int64)
     known = batch.known()
     for k in range(K):
-        own = batch.labels == k
-        for i, mask in enumerate((own & known, ~own & known)):
+        is_label = batch.labels == k
+        for i, mask in enumerate((is_label & known, ~is_label & known)):
             found = level[:, k, ::step, ::step][mask[:, ::step, ::step]]
             counts[i, k] = torch.bincount(found, minlength=levels)
     return step * step * counts

@@ -61,10 +61,10 @@ def test_one_table_with_the_margins_of_the_loss(root, tmp_path, counts):
     assert 'tau=5, upsilon=2' in log_of(runner)
     rho_0k, rho_k0 = margin_offsets(counts, tau=5.0, upsilon=2.0)
     for k, name in enumerate(('sky', 'road', 'tree', 'car')):
-        share = f'{100 * counts[k] / sum(counts):.4f}'
+        percent = f'{100 * counts[k] / sum(counts):.4f}'
         margins = f'{rho_0k[k]:.4g}', f'{rho_k0[k]:.4g}'
         assert cells_of(runner, name) == [
-            *(f'{counts[k]:,}', share, '5', *margins)
+            *(f'{counts[k]:,}', percent, '5', *margins)
         ]
 
 
@@ -88,7 +88,7 @@ def test_bad_labels_stop_before_the_first_iteration(
     assert not list((tmp_path / 'w').glob('*.pth'))
 
 
-def test_on_problem_warn_trains_nevertheless(root, tmp_path):
+def test_on_problem_warn_trains_in_spite_of_problems(root, tmp_path):
     write_label_file(root, 3, np.full((32, 48), 256, np.uint16))
     model = {'decode_head': head(COUNTING, num_classes=5)}
     hook = {'on_problem': 'warn'}
@@ -185,7 +185,8 @@ def test_class_weights(root, tmp_path, counts, loss, hook, method):
     runner = make_runner(root, tmp_path / 'w', loss, hook)
     runner.train()
     found = runner.model.decode_head.loss_decode.class_weight
-    # Every image shows every class, so that both kinds of share agree.
+    # Every image shows every class, so its fraction in these images and in
+    # all images is the same.
     expected = class_weights(counts, method)
     assert [float(weight) for weight in found] == pytest.approx(expected)
     if hook:

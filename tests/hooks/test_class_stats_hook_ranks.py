@@ -12,7 +12,7 @@ from tests.stats.builders import spoil_labels, write_set
 
 @pytest.fixture
 def train(root, tmp_path, labels_read):
-    """Train on so many ranks: what each of them has seen."""
+    """Train on some ranks, and return what each of them has seen."""
 
     def train_rank(roots, work_dir, loader):
         """The counts and how many labels were read, or the error."""
@@ -40,10 +40,10 @@ def table_of(folder):
 
 def test_any_number_of_ranks_counts_the_same(train, tmp_path, counts):
     for size in (1, 2, 3):
-        found, shares = zip(*train(size), strict=True)
+        found, files_read = zip(*train(size), strict=True)
         assert found == (counts,) * size
-        assert sum(shares) == 5  # one scan's worth of files in all
-        assert max(shares) - min(shares) <= 1
+        assert sum(files_read) == 5  # each file once
+        assert max(files_read) - min(files_read) <= 1
     tables = {table_of(tmp_path / str(size)) for size in (1, 2, 3)}
     assert len(tables) == 1
 

@@ -1,4 +1,4 @@
-"""What checkpoint and cache save ClassStatsHook from counting again."""
+"""ClassStatsHook takes statistics from the checkpoint and the cache."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,7 @@ def config(root, tmp_path):
 
 
 def is_resumed(config, checkpoint='iter_5.pth', other=None, **settings):
-    """Whether a training ends alike if it is resumed, in a new work dir."""
+    """Whether a training, resumed in a new work dir, has the same weights."""
     whole = train(config, **settings)
     config = config.copy()
     config.load_from = f'{config.work_dir}/{checkpoint}'
@@ -59,7 +59,7 @@ def test_without_the_hook_they_are_not(config):
     assert not is_resumed(config)
 
 
-def test_a_sampler_that_ends_and_a_seed_that_nobody_chose(config):
+def test_a_sampler_that_ends_and_a_random_seed(config):
     config.train_dataloader.sampler.type = 'DefaultSampler'
     config.randomness = {'seed': None}
     assert is_resumed(config)

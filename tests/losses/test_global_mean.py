@@ -1,4 +1,4 @@
-"""global_mean=True: one batch, shared by any number of ranks."""
+"""global_mean=True: one batch, split over any number of ranks."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ close = torch.testing.assert_close
 
 
 class LossesHook(Hook):
-    """What the ranks report, and the statistics they have."""
+    """Records the losses of a rank, and the buffers of its loss."""
 
     def before_train(self, runner):
         self.losses = []
@@ -83,7 +83,7 @@ def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, settings):
 
 
 def gradient(scores, labels, **settings):
-    """Of this rank's part of a batch, averaged as DDP does."""
+    """Loss and gradients of a rank's part of a batch, averaged as by DDP."""
     rank, size = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
     model = nn.Conv2d(3, 4, 1)

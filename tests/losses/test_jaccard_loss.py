@@ -20,7 +20,7 @@ def root(tmp_path_factory):
 
 
 class Watch(Hook):
-    """Notes the weight of the cross-entropy in every iteration."""
+    """Records the weight of the cross-entropy in every iteration."""
 
     def __init__(self):
         self.weights = []
@@ -31,7 +31,7 @@ class Watch(Hook):
 
 
 def config_of(root, work_dir, **loss):
-    """One config line, and no hook of ours."""
+    """JaccardLoss without any hook of this package."""
     loss = {'type': 'JaccardLoss', **loss}
     config = training_config(root, work_dir, max_iters=4, loss=loss)
     config.pop('custom_hooks')
@@ -92,9 +92,7 @@ def test_a_second_runner_on_the_same_model(root, tmp_path):
     assert watch.weights == 2 * [0, 0.25, 0.5, 0.75]
 
 
-def test_a_resume_goes_on_and_follows_a_new_number_of_iterations(
-    root, tmp_path
-):
+def test_a_resume_continues_with_a_new_number_of_iterations(root, tmp_path):
     config = config_of(root, tmp_path / 'first', ce_ramp=1.0)
     train(config)
     watch = Watch()
@@ -105,9 +103,9 @@ def test_a_resume_goes_on_and_follows_a_new_number_of_iterations(
     assert watch.weights == [0.5, 0.625, 0.75, 0.875]
 
 
-def test_in_a_plain_loop_the_progress_is_set_or_asked_for(batch, caplog):
+def test_without_a_runner_the_progress_has_to_be_set(batch, caplog):
     MMLogger.get_current_instance().addHandler(caplog.handler)
-    # A Runner that has trained earlier in this process has no say.
+    # A Runner that has trained earlier in this process is ignored.
     hub = MessageHub.get_instance('an_earlier_runner')
     hub.update_info('iter', 9)
     hub.update_info('max_iters', 10)
@@ -130,7 +128,7 @@ def test_a_compiled_model_is_not_compiled_anew_in_every_step(batch):
     values = []
     for iteration in range(4):
         loss.set_progress(iteration / 4)
-        # What the first step leaves behind may be compiled in the second.
+        # The second step may still recompile, because the first sets state.
         with torch._dynamo.config.patch(error_on_recompile=iteration > 1):
             values.append(step(scores))
         assert values[-1] == loss(2 * scores, labels)

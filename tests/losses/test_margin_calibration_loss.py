@@ -33,7 +33,7 @@ def test_it_is_the_papers_objective(batch, tau):
 
 
 def test_the_authors_code_by_parameters(batch):
-    """The positive term K times, natural logarithm, a mean over K as well."""
+    """The label's term times K, natural logarithm, mean over the classes."""
     scores, labels = batch
     rho_0k, rho_k0 = margin_offsets(COUNTS)
     total, pixels, K = 0.0, 0, 3
@@ -83,7 +83,7 @@ def test_its_gradient_depends_on_the_class_counts(batch):
 def test_a_largest_offset_in_place_of_tau():
     loss = build(largest_offset=0.5)
     assert float(loss.rho_0k.max()) == pytest.approx(0.5)
-    # It follows from the counts each time and is not kept as a setting.
+    # tau is derived from the counts each time and not kept as a setting.
     loss.set_class_counts([900, 50, 50])
     assert float(loss.rho_0k.max()) == pytest.approx(0.5)
     assert loss.offset_settings.tau is None
@@ -135,9 +135,9 @@ def test_bad_settings(kwargs, message):
 
 def test_counts_of_the_config_win_over_the_hooks(batch):
     other = ClassStats(['a', 'b', 'c'], [1, 1, 1], [1, 1, 1], [3, 3, 3])
-    fixed, open_to_all = build(), build(class_counts=None)
+    fixed, derived = build(), build(class_counts=None)
     fixed.set_class_stats(other)
-    open_to_all.set_class_stats(other)
+    derived.set_class_stats(other)
     expected = build()(*batch)
     torch.testing.assert_close(fixed(*batch), expected)
-    assert not torch.allclose(open_to_all(*batch), expected)
+    assert not torch.allclose(derived(*batch), expected)

@@ -37,7 +37,7 @@ def test_a_sum_shows_every_term_in_the_log():
     assert parse_objective(terms) == terms
 
 
-def test_who_needs_statistics():
+def test_which_objectives_need_statistics():
     needed = {
         name
         for name, term in OBJECTIVES.items()
@@ -46,7 +46,7 @@ def test_who_needs_statistics():
     assert needed == {'margin', 'margin-authors', 'wce', 'wfocal'}
 
 
-def test_one_meaning_a_name():
+def test_margin_is_the_papers_loss_and_jaccard_is_ours():
     paper, ours = (build_loss(OBJECTIVES[x]) for x in ('margin', 'jaccard'))
     assert type(paper) is MarginCalibrationLoss
     assert type(ours) is JaccardLoss

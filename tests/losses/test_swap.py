@@ -114,7 +114,6 @@ def test_one_score_of_a_binary_head_is_worth_two(objective):
     loss = swapped(objective, num_classes=2, out_channels=1, threshold=0.5)
     if hasattr(loss, 'set_class_counts'):
         loss.set_class_counts([5, 11])
-    loss.eval()  # in training the margin loss remembers
     scores = torch.randn(2, 1, 4, 4)
     labels = torch.randint(0, 2, (2, 4, 4))
     labels[0, 0] = 255
