@@ -26,11 +26,11 @@ BACKENDS = ('auto', 'triton', 'compiled', 'eager')
 # From this many scores on, a compiled kernel saves more time in a few hundred
 # steps than its compilation takes.
 COMPILE_FROM = 2**22
-# Below this many scores for each thread the threads are not worth their cost:
-# every operator waits for all of them, and long on a busy machine.
+# With fewer scores per thread, synchronising the threads after each operator
+# costs more than it saves, and far more on a busy machine.
 SCORES_A_THREAD = 2**20
-# Scores of a piece for each thread: few enough for the cache, and pixels
-# enough to outweigh the cost of a call. A GPU needs more of both.
+# Scores of a piece per thread, few enough for the cache, and the fewest pixels
+# that make the overhead of a call negligible. A GPU needs more of both.
 EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
 COMPILED_SCORES, COMPILED_PIXELS = 310_000, 4_080
 GPU_SCORES, GPU_PIXELS = 8_000_000, 65_536

@@ -213,7 +213,7 @@ def _weights_of_label(
 def _look_up(
     table: ErrorWeights, error: Tensor, index: Tensor | None = None
 ) -> Tensor:
-    """The same two with few passes, for a lack of a compiler."""
+    """The same two with few passes, for the eager kernel."""
     place, level = _locate(table, error)
     first = table.first
     if index is not None:
@@ -227,7 +227,7 @@ def _look_up(
 
 
 def _locate(table: ErrorWeights, error: Tensor) -> tuple[Tensor, Tensor]:
-    """Where an error lies among the levels, and its level."""
+    """The errors in units of levels, and the level of each."""
     size = table.value.shape[1]
     place = error * (size - 1)
     return place, _level(place, size)
@@ -294,7 +294,7 @@ def count_errors(
         ):
             index = label.clamp(min=0).long()
             softmax = eager_softmax(s.to(like), label, index)
-            # Scores that are not finite are an error of no level.
+            # A pixel whose loss is not finite has no level of error.
             counted = (label >= 0) & softmax.log_loss.isfinite()
             p = softmax.power.mul_(levels / softmax.total)
             place = _level(p, levels).add_(others).long()

@@ -68,11 +68,7 @@ class PixelLoss(nn.Module):
     ) -> None:
         super().__init__()
         check_reduction(reduction)
-        if 'loss' not in loss_name:
-            raise SettingError(
-                f'loss_name={loss_name!r} must contain "loss", or mmengine '
-                'leaves the term out of the sum it minimises.'
-            )
+        check_loss_name(loss_name)
         self.reduction = reduction
         self.loss_weight = loss_weight
         self._loss_name = loss_name
@@ -228,6 +224,15 @@ class PixelLoss(nn.Module):
         # Class weights are looked up by the label.
         if len(self.class_weight) and label.device.type == 'cpu':
             check_label_values(label, num_classes, ignore_index)
+
+
+def check_loss_name(loss_name: str) -> None:
+    """Raise on a name that would take the loss out of the sum."""
+    if 'loss' not in loss_name:
+        raise SettingError(
+            f'loss_name={loss_name!r} must contain "loss", or mmengine '
+            'leaves the term out of the sum it minimises.'
+        )
 
 
 def two_class_scores(scores: Tensor) -> Tensor:

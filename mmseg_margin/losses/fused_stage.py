@@ -110,7 +110,6 @@ def fused_loss(
         pixel_weight=loss.loss_weight * weight,
         align_corners=align_corners,
         ignore_index=ignore_index,
-        backend='eager',
     )
     return result.loss, result.hits
 

@@ -7,7 +7,9 @@ from mmseg.registry import MODELS
 from torch import Tensor, nn
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional.stage import as_index
+from mmseg_margin.functional.stage import INVALID, as_index, known_labels
+
+from .base import check_loss_name, two_class_scores
 
 
 @MODELS.register_module()
@@ -41,6 +43,7 @@ class JaccardMetricLoss(nn.Module):
         super().__init__()
         if not smooth >= 0:
             raise SettingError(f'smooth={smooth!r} must not be negative.')
+        check_loss_name(loss_name)
         self.smooth = smooth
         self.loss_weight = loss_weight
         self.loss_name = loss_name
@@ -54,11 +57,12 @@ class JaccardMetricLoss(nn.Module):
         **kwargs: Any,
     ) -> Tensor:
         """Scores (N, K, H, W) and labels (N, H, W) to one number."""
-        label = as_index(label)
-        K = cls_score.shape[1]
-        labelled = (label != ignore_index).unsqueeze(1)
-        index = torch.where(labelled, label.unsqueeze(1), 0)
-        x = cls_score.float().softmax(1) * labelled
+        scores = two_class_scores(cls_score).float()
+        K = scores.shape[1]
+        known = known_labels(as_index(label), K, ignore_index)
+        labelled = (known >= 0).unsqueeze(1)
+        index = known.clamp(min=0).long().unsqueeze(1)
+        x = scores.softmax(1) * labelled
         label_x = x.gather(1, index).flatten()
         of_class = x.new_zeros(2, K).index_add(
             1,
@@ -71,4 +75,6 @@ class JaccardMetricLoss(nn.Module):
         soft = (intersection + smooth) / (pixels + taken + smooth)
         shown = pixels > 0
         loss = ((1 - soft) * shown).sum() / shown.sum().clamp(min=1)
-        return self.loss_weight * loss
+        # An invalid label, which a GPU is not waited for to report.
+        poison = torch.where((known == INVALID).any(), torch.nan, 0.0)
+        return self.loss_weight * loss + poison

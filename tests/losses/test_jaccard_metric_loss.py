@@ -41,6 +41,11 @@ def test_all_ignored_is_a_connected_zero(batch):
     assert (scores.grad == 0).all()
 
 
-def test_bad_settings():
+def test_bad_labels_and_settings(batch):
+    batch[1][0, 3, 3] = 7
+    with pytest.raises(ValueError, match=r'Labels \[7\] lie outside'):
+        JaccardMetricLoss()(*batch)
     with pytest.raises(ValueError, match='smooth=-1 must not be negative'):
         JaccardMetricLoss(smooth=-1)
+    with pytest.raises(ValueError, match='must contain "loss"'):
+        JaccardMetricLoss(loss_name='jml')
