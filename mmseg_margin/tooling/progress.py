@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from mmengine.hooks import Hook
+from mmengine.logging import MessageHub
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import nn
@@ -88,7 +89,11 @@ class ProgressHook(Hook):
     ) -> None:
         loss = outputs['loss']
         self.progress.step(
-            runner.iter + 1, lambda: f', loss {float(loss.detach()):.4g}'
+            runner.iter + 1,
+            lambda: (
+                f', loss {float(loss.detach()):.4g}'
+                f'{_loss_parts(runner.message_hub)}'
+            ),
         )
 
     def before_val(self, runner: Runner) -> None:
@@ -122,6 +127,25 @@ class ProgressHook(Hook):
 
     def after_test(self, runner: Runner) -> None:
         print(f'result: {_figures(self.metrics)}', flush=True)
+
+
+def _loss_parts(hub: MessageHub) -> str:
+    """What JaccardLoss has logged of the step before, of all heads."""
+
+    def values(name: str) -> list[float]:
+        return [
+            buffer.current()
+            for key, buffer in hub.log_scalars.items()
+            if key.startswith('train/') and key.endswith(f'.{name}')
+        ]
+
+    weights = values('ce_weight')
+    if not weights:
+        return ''
+    return (
+        f' (jaccard {sum(values("jaccard")):.4g}, cross-entropy '
+        f'{sum(values("ce")):.4g} with weight {weights[0]:.3g})'
+    )
 
 
 def _unwrapped(runner: Runner) -> nn.Module:
