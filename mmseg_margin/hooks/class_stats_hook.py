@@ -20,6 +20,7 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
 from mmseg_margin.losses.cross_entropy_losses import weight_cross_entropy
+from mmseg_margin.losses.swap import follow_runner
 from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
@@ -103,6 +104,7 @@ class ClassStatsHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and hand the statistics over."""
+        follow_runner(runner)
         model = runner.model
         offsets = offset_settings_of(model)
         report = self._check(runner, offsets)

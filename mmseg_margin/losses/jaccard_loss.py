@@ -1,7 +1,8 @@
 """JaccardLoss: the loss that we recommend, for a decode head."""
 
 import logging
-from typing import Any
+from collections import Counter
+from typing import Any, ClassVar
 
 import torch
 from mmengine.dist import all_reduce
@@ -39,6 +40,9 @@ class JaccardLoss(PixelLoss):
         >>> loss_decode = dict(type='JaccardLoss')
     """
 
+    # How many were built for each Runner, which tells their parts apart.
+    _built: ClassVar[Counter[str]] = Counter()
+
     def __init__(
         self,
         ce_weight: float = 1.0,
@@ -74,7 +78,10 @@ class JaccardLoss(PixelLoss):
         hub = MessageHub.get_current_instance()
         self._hub_name = hub.instance_name
         self._stale_iter = hub.runtime_info.get('iter')
-        self._log_prefix = loss_name
+        # Without a hook it does not know its head; heads are built in order.
+        number = self._built[self._hub_name]
+        self._built[self._hub_name] += 1
+        self._log_prefix = f'{loss_name}_{number}' if number else loss_name
         self._unlogged: tuple[Tensor, float] | None = None
 
     def set_progress(self, progress: float) -> None:
