@@ -145,6 +145,17 @@ class JaccardLoss(PixelLoss):
             self._log(result)
         return result
 
+    def last_parts(self) -> dict[str, float]:
+        """The parts of the last step, once the device has finished it."""
+        if self._unlogged is None:
+            return {}
+        (total, ce), ce_weight = self._unlogged
+        return {
+            'jaccard': float(total) - ce_weight * float(ce),
+            'ce': float(ce),
+            'ce_weight': ce_weight,
+        }
+
     def _log(self, result: StageResult) -> None:
         """Write the parts of the previous step, and keep those of this one.
 
@@ -154,15 +165,8 @@ class JaccardLoss(PixelLoss):
         hub = self._hub()
         if hub is None or result.log_loss is None:
             return
-        if self._unlogged is not None:
-            (total, ce), ce_weight = self._unlogged
-            parts = {
-                'jaccard': float(total) - ce_weight * float(ce),
-                'ce': float(ce),
-                'ce_weight': ce_weight,
-            }
-            for name, value in parts.items():
-                hub.update_scalar(f'train/{self._log_prefix}.{name}', value)
+        for name, value in self.last_parts().items():
+            hub.update_scalar(f'train/{self._log_prefix}.{name}', value)
         sums = torch.stack([result.loss.detach().sum(), result.log_loss])
         self._unlogged = (
             sums.to('cpu', non_blocking=True),

@@ -8,12 +8,12 @@ from numbers import Real
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import MessageHub
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import nn
 
 from mmseg_margin.heads import heads_of_model
+from mmseg_margin.losses import JaccardLoss
 
 from .screen import SCREEN
 
@@ -73,11 +73,9 @@ class ProgressHook(Hook):
             )
             return
         model = _unwrapped(runner)
-        heads = heads_of_model(model).values()
-        losses = [loss for head in heads for loss in _flat(head.loss_decode)]
         print(
             f'Training {_describe(model)} with '
-            f'{_kinds(*losses) or "its own loss"}\n'
+            f'{_kinds(*_losses(model)) or "its own loss"}\n'
             f'on {_images(runner.train_dataloader)}, {total} iterations; log '
             f'and checkpoints are in {runner.work_dir}',
             flush=True,
@@ -88,11 +86,12 @@ class ProgressHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
         loss = outputs['loss']
+        # Reading the loss waits for the device, so the parts come after it.
         self.progress.step(
             runner.iter + 1,
             lambda: (
                 f', loss {float(loss.detach()):.4g}'
-                f'{_loss_parts(runner.message_hub)}'
+                f'{_loss_parts(_unwrapped(runner))}'
             ),
         )
 
@@ -129,22 +128,19 @@ class ProgressHook(Hook):
         print(f'result: {_figures(self.metrics)}', flush=True)
 
 
-def _loss_parts(hub: MessageHub) -> str:
-    """What JaccardLoss has logged of the step before, of all heads."""
-
-    def values(name: str) -> list[float]:
-        return [
-            buffer.current()
-            for key, buffer in hub.log_scalars.items()
-            if key.startswith('train/') and key.endswith(f'.{name}')
-        ]
-
-    weights = values('ce_weight')
-    if not weights:
+def _loss_parts(model: nn.Module) -> str:
+    """The parts of this step's JaccardLoss, summed over the heads."""
+    parts = [
+        loss.last_parts()
+        for loss in _losses(model)
+        if isinstance(loss, JaccardLoss)
+    ]
+    if not all(parts) or not parts:
         return ''
+    jaccard, ce = (sum(p[name] for p in parts) for name in ('jaccard', 'ce'))
     return (
-        f' (jaccard {sum(values("jaccard")):.4g}, cross-entropy '
-        f'{sum(values("ce")):.4g} with weight {weights[0]:.3g})'
+        f' (jaccard {jaccard:.4g}, cross-entropy {ce:.4g} with weight '
+        f'{parts[0]["ce_weight"]:.3g})'
     )
 
 
@@ -167,6 +163,11 @@ def _describe(model: nn.Module) -> str:
 
 def _images(loader: Any) -> str:
     return f'{len(loader.dataset)} images of {type(loader.dataset).__name__}'
+
+
+def _losses(model: nn.Module) -> list[nn.Module]:
+    heads = heads_of_model(model).values()
+    return [loss for head in heads for loss in _flat(head.loss_decode)]
 
 
 def _flat(loss: nn.Module) -> list[nn.Module]:

@@ -134,8 +134,13 @@ def test_the_parts_of_the_jaccard_loss_are_on_the_screen(train, parts):
     flags = ['--loss', 'jaccard', '--no-validate', '--cfg-options']
     code, said = train(DEMO, *flags, *roots(parts), *SHORT)
     assert code == 0, said[-3000:]
-    line = r'iteration 2/2, .*, loss [\d.]+ \(jaccard [\d.]+, '
-    assert re.search(line + r'cross-entropy [\d.]+ with weight 0\)', said)
+    number = r'([\d.]+)'
+    line = rf'iteration 2/2, .*, loss {number} \(jaccard {number}, '
+    found = re.search(
+        line + rf'cross-entropy {number} with weight 0.25\)', said
+    )
+    total, jaccard, ce = map(float, found.groups())
+    assert total == pytest.approx(jaccard + 0.25 * ce, abs=2e-3)
 
 
 def test_a_sum_for_one_head(tmp_path, train, parts):
