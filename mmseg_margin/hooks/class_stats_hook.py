@@ -104,7 +104,6 @@ class ClassStatsHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and hand the statistics over."""
-        follow_runner(runner)
         model = runner.model
         offsets = offset_settings_of(model)
         report = self._check(runner, offsets)
@@ -116,6 +115,7 @@ class ClassStatsHook(Hook):
         if report.validation is not None:
             self._validation_stats = report.validation.stats
         give_stats(model, report.stats)
+        follow_runner(runner)
         weights = None
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)
