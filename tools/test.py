@@ -58,7 +58,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = open_config(args)
-    cfg.load_from = args.checkpoint
+    # The config that a resumed training has written says resume=True.
+    cfg.load_from, cfg.resume = args.checkpoint, False
     flags.check_test(cfg)
     if args.show or args.show_dir:
         flags.show_predictions(cfg, args.show, args.show_dir, args.wait_time)

@@ -77,6 +77,8 @@ def main(argv: list[str] | None = None) -> None:
     cfg = open_config(args)
     if args.loss:
         set_objective(cfg, args.loss, args.loss_heads)
+        # Labels are checked also for a loss that needs no statistics.
+        add_hook(cfg, 'ClassStatsHook')
     if not args.no_fused_loss:
         add_hook(cfg, 'FusedLossHook')
     if args.fit_offsets:

@@ -105,12 +105,16 @@ def average_curve(
 
 
 def _draw_one(runs: list[Run], name: str, colour: str, path: Path) -> None:
-    """A panel for the mIoU, the loss, and the parts of the loss if any."""
+    """A panel for the mIoU, the loss, and the parts of the loss if any.
+
+    The parts are those of the decode head: those of auxiliary heads would
+    have the same lines.
+    """
     kinds = {key: key.rpartition('.')[2] for run in runs for key in run.curves}
     parts = {
         curve: (PART_LINES[kind], curve)
         for curve, kind in kinds.items()
-        if kind in PART_LINES
+        if kind in PART_LINES and not curve.startswith('aux')
     }
     panels = PANELS | ({'parts of the loss': parts} if parts else {})
     with picture(path, 4.4, 2.3 * len(panels)) as figure:

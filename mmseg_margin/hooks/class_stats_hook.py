@@ -20,6 +20,7 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
 from mmseg_margin.losses.cross_entropy_losses import weight_cross_entropy
+from mmseg_margin.losses.swap import follow_runner
 from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
@@ -114,6 +115,7 @@ class ClassStatsHook(Hook):
         if report.validation is not None:
             self._validation_stats = report.validation.stats
         give_stats(model, report.stats)
+        follow_runner(runner)
         weights = None
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)

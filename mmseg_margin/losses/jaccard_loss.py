@@ -1,7 +1,8 @@
 """JaccardLoss: the loss that we recommend, for a decode head."""
 
 import logging
-from typing import Any
+from collections import Counter
+from typing import Any, ClassVar
 
 import torch
 from mmengine.dist import all_reduce
@@ -39,6 +40,9 @@ class JaccardLoss(PixelLoss):
         >>> loss_decode = dict(type='JaccardLoss')
     """
 
+    # How many were built for each Runner, which tells their parts apart.
+    _built: ClassVar[Counter[str]] = Counter()
+
     def __init__(
         self,
         ce_weight: float = 1.0,
@@ -74,7 +78,10 @@ class JaccardLoss(PixelLoss):
         hub = MessageHub.get_current_instance()
         self._hub_name = hub.instance_name
         self._stale_iter = hub.runtime_info.get('iter')
-        self._log_prefix = loss_name
+        # Without a hook it does not know its head; heads are built in order.
+        number = self._built[self._hub_name]
+        self._built[self._hub_name] += 1
+        self._log_prefix = f'{loss_name}_{number}' if number else loss_name
         self._unlogged: tuple[Tensor, float] | None = None
 
     def set_progress(self, progress: float) -> None:
@@ -138,6 +145,17 @@ class JaccardLoss(PixelLoss):
             self._log(result)
         return result
 
+    def last_parts(self) -> dict[str, float]:
+        """The parts of the last step, once the device has finished it."""
+        if self._unlogged is None:
+            return {}
+        (total, ce), ce_weight = self._unlogged
+        return {
+            'jaccard': float(total) - ce_weight * float(ce),
+            'ce': float(ce),
+            'ce_weight': ce_weight,
+        }
+
     def _log(self, result: StageResult) -> None:
         """Log the parts of the previous step, and keep those of this one.
 
@@ -147,15 +165,8 @@ class JaccardLoss(PixelLoss):
         hub = self._hub()
         if hub is None or result.log_loss is None:
             return
-        if self._unlogged is not None:
-            (total, ce), ce_weight = self._unlogged
-            parts = {
-                'jaccard': float(total) - ce_weight * float(ce),
-                'ce': float(ce),
-                'ce_weight': ce_weight,
-            }
-            for name, value in parts.items():
-                hub.update_scalar(f'train/{self._log_prefix}.{name}', value)
+        for name, value in self.last_parts().items():
+            hub.update_scalar(f'train/{self._log_prefix}.{name}', value)
         sums = torch.stack([result.loss.detach().sum(), result.log_loss])
         self._unlogged = (
             sums.to('cpu', non_blocking=True),

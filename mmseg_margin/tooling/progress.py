@@ -13,6 +13,7 @@ from mmengine.runner import Runner
 from torch import nn
 
 from mmseg_margin.heads import heads_of_model
+from mmseg_margin.losses import JaccardLoss
 
 from .screen import SCREEN
 
@@ -72,11 +73,9 @@ class ProgressHook(Hook):
             )
             return
         model = _unwrapped(runner)
-        heads = heads_of_model(model).values()
-        losses = [loss for head in heads for loss in _flat(head.loss_decode)]
         print(
             f'Training {_describe(model)} with '
-            f'{_kinds(*losses) or "its own loss"}\n'
+            f'{_kinds(*_losses(model)) or "its own loss"}\n'
             f'on {_images(runner.train_dataloader)}, {total} iterations; log '
             f'and checkpoints are in {runner.work_dir}',
             flush=True,
@@ -87,8 +86,13 @@ class ProgressHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
         loss = outputs['loss']
+        # Reading the loss waits for the device, so the parts come after it.
         self.progress.step(
-            runner.iter + 1, lambda: f', loss {float(loss.detach()):.4g}'
+            runner.iter + 1,
+            lambda: (
+                f', loss {float(loss.detach()):.4g}'
+                f'{_loss_parts(_unwrapped(runner))}'
+            ),
         )
 
     def before_val(self, runner: Runner) -> None:
@@ -124,6 +128,22 @@ class ProgressHook(Hook):
         print(f'result: {_figures(self.metrics)}', flush=True)
 
 
+def _loss_parts(model: nn.Module) -> str:
+    """The parts of this step's JaccardLoss, summed over the heads."""
+    parts = [
+        loss.last_parts()
+        for loss in _losses(model)
+        if isinstance(loss, JaccardLoss)
+    ]
+    if not all(parts) or not parts:
+        return ''
+    jaccard, ce = (sum(p[name] for p in parts) for name in ('jaccard', 'ce'))
+    return (
+        f' (jaccard {jaccard:.4g}, cross-entropy {ce:.4g} with weight '
+        f'{parts[0]["ce_weight"]:.3g})'
+    )
+
+
 def _unwrapped(runner: Runner) -> nn.Module:
     model = runner.model
     return model.module if is_model_wrapper(model) else model
@@ -143,6 +163,11 @@ def _describe(model: nn.Module) -> str:
 
 def _images(loader: Any) -> str:
     return f'{len(loader.dataset)} images of {type(loader.dataset).__name__}'
+
+
+def _losses(model: nn.Module) -> list[nn.Module]:
+    heads = heads_of_model(model).values()
+    return [loss for head in heads for loss in _flat(head.loss_decode)]
 
 
 def _flat(loss: nn.Module) -> list[nn.Module]:

@@ -59,6 +59,17 @@ def test_parts_of_a_loss_have_a_panel(tmp_path):
     assert heights[1] == pytest.approx(1.5 * heights[0], rel=0.01)
 
 
+def test_parts_of_the_decode_head_only(tmp_path):
+    pictures = []
+    for head in ('decode', 'aux'):
+        results = make_comparison(('margin',), (0,))
+        results.runs[0].curves['decode.jaccard'] = [(10, 1.0)]
+        results.runs[0].curves[f'{head}.jaccard'] = [(10, 1.0)]
+        *_, (single,) = curve_blocks(results, tmp_path)
+        pictures.append(single.file.read_bytes())
+    assert pictures[0] == pictures[1]
+
+
 def test_a_long_name_is_cut_off():
     weights = ','.join(['1.0'] * 150)
     lines = title_lines(f'ce:class_weight=[{weights}]').splitlines()

@@ -141,7 +141,10 @@ def scalars_of(work_dir):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize('hooks', [[], ['SwapLossHook'], ['FusedLossHook']])
+@pytest.mark.parametrize(
+    'hooks',
+    [[], ['SwapLossHook'], ['FusedLossHook'], ['ClassStatsHook']],
+)
 def test_the_parts_are_among_the_scalars(root, tmp_path, hooks):
     """Those of a step are written in the next one."""
     config = config_of(root, tmp_path, ce_ramp=1.0)
@@ -170,6 +173,27 @@ def test_the_parts_are_among_the_scalars(root, tmp_path, hooks):
         )
         total = before['decode.loss_jaccard']
         assert jaccard + weight * ce == pytest.approx(total, rel=1e-4)
+
+
+def test_two_heads_without_a_hook_are_logged_apart(root, tmp_path):
+    config = config_of(root, tmp_path, ce_ramp=1.0)
+    head = config.model.decode_head
+    loss = {**head.loss_decode, 'loss_weight': 0.5}
+    config.model.auxiliary_head = {**head, 'loss_decode': loss}
+    config.visualizer = {
+        'type': 'SegLocalVisualizer',
+        'vis_backends': [{'type': 'LocalVisBackend'}],
+        'name': 'two_heads',
+    }
+    config.log_processor = {'window_size': 1, 'by_epoch': False}
+    train(config)
+    before, line = scalars_of(tmp_path)[:2]
+    for prefix, head in (
+        ('loss_jaccard', 'decode'),
+        ('loss_jaccard_1', 'aux'),
+    ):
+        total = before[f'{head}.loss_jaccard']
+        assert line[f'{prefix}.jaccard'] == pytest.approx(total, rel=1e-4)
 
 
 def test_it_needs_no_statistics_and_ignores_them(batch):

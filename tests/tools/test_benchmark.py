@@ -11,6 +11,8 @@ def test_losses_by_the_names_of_their_objectives(tmp_path):
     assert code == 0, said
     assert '│ margin │' in said
     assert 'USDT' not in said
+    row = next(line for line in said.splitlines() if '│ margin │' in line)
+    assert float(row.split('│')[2]) > 0, row
 
 
 def test_a_wrong_shape_gets_a_sentence(capsys, monkeypatch):

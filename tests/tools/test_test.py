@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 from mmseg.datasets import CityscapesDataset
@@ -91,6 +92,20 @@ def test_every_metric_on_a_checkpoint_of_any_objective(
     assert figures['margin/mIoU'] == pytest.approx(figures['mIoU'], abs=0.01)
     assert figures['margin/mIoU_bound'] <= figures['margin/mIoU']
     assert len(list(out.glob('*.png'))) == 3
+
+
+def test_weights_alone_with_the_config_of_a_resumed_training(
+    command, tmp_path, capsys
+):
+    checkpoint = torch.load(command[1], weights_only=False)
+    weights = tmp_path / 'weights.pth'
+    torch.save(
+        {key: checkpoint[key] for key in ('meta', 'state_dict')}, weights
+    )
+    command[1] = str(weights)
+    code, said = call(capsys, 'test', *command, 'resume=True')
+    assert code == 0, said
+    assert 'result: aAcc' in said
 
 
 def test_a_submission_on_two_ranks(world, command, tmp_path):

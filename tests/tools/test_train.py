@@ -2,13 +2,16 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import mmseg
+import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.utils import is_installed
+from PIL import Image
 
 from mmseg_margin.datasets import PART_COLOURS
 from tests import layouts
@@ -109,6 +112,35 @@ def test_untouched_upstream_configs(tmp_path, train, recipe, make):
     assert 'decode.loss_margin' in said
     assert 'aux.loss_margin' in said
     assert list(tmp_path.glob('work_dirs/*/iter_2.pth'))
+
+
+def test_labels_are_checked_for_every_loss(tmp_path, train, parts):
+    root = tmp_path / 'masks'
+    shutil.copytree(parts, root)
+    for path in root.glob('labels/*/*.png'):
+        Image.fromarray(255 * np.eye(48, 64, dtype=np.uint8)).save(path)
+    config = tmp_path / 'own.py'
+    cfg = Config.fromfile(DEMO)
+    cfg.custom_hooks = []
+    cfg.dump(config)
+    options = ['--cfg-options', *roots(root), *SHORT]
+    code, said = train(config, '--loss', 'jaccard', *options)
+    assert code == 1
+    assert 'every label is either 0 or 255' in said
+    assert 'iteration' not in said.partition('[problem]')[2]
+
+
+def test_the_parts_of_the_jaccard_loss_are_on_the_screen(train, parts):
+    flags = ['--loss', 'jaccard', '--no-validate', '--cfg-options']
+    code, said = train(DEMO, *flags, *roots(parts), *SHORT)
+    assert code == 0, said[-3000:]
+    number = r'([\d.]+)'
+    line = rf'iteration 2/2, .*, loss {number} \(jaccard {number}, '
+    found = re.search(
+        line + rf'cross-entropy {number} with weight 0.25\)', said
+    )
+    total, jaccard, ce = map(float, found.groups())
+    assert total == pytest.approx(jaccard + 0.25 * ce, abs=2e-3)
 
 
 def test_a_sum_for_one_head(tmp_path, train, parts):

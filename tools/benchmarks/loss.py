@@ -101,6 +101,7 @@ def make_step(loss: torch.nn.Module, scores: Tensor, labels: Tensor) -> Step:
 def plot(results: dict[str, Figures], path: Path) -> None:
     """Draw bars of the ratios to cross-entropy."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     figure = Figure(figsize=(4.2 * len(results), 3.2), layout='constrained')
     axes = figure.subplots(1, len(results), squeeze=False)[0]
@@ -114,6 +115,9 @@ def plot(results: dict[str, Figures], path: Path) -> None:
         axis.barh(names, values, color=colours)
         axis.bar_label(axis.containers[0], fmt='%.2f', padding=2)
         axis.set_xscale('log')
+        # The bars are labelled; labels of minor ticks would overlap.
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.xaxis.set_major_formatter('{x:g}')
         axis.axvline(1, color='black', linewidth=0.8)
         axis.invert_yaxis()
         axis.margins(x=0.25)

@@ -157,6 +157,11 @@ def ratio(figures: Figures, key: str, name: str) -> float:
     return value(name) / value(next(iter(figures)))
 
 
+def two_digits(value: float) -> str:
+    """A whole number, or at least two significant digits of a small one."""
+    return f'{value:.0f}' if value >= 10 else f'{value:.2g}'
+
+
 def print_table(title: str, figures: Figures) -> None:
     """Print times, memory, and their ratios to those of the first step."""
     where = torch.cuda.get_device_name() if device() == 'cuda' else 'CPU'
@@ -168,9 +173,10 @@ def print_table(title: str, figures: Figures) -> None:
         seconds = measured['seconds']
         table.add_row(
             name,
-            f'{1e3 * statistics.median(seconds):.0f}',
-            f'{1e3 * min(seconds):.0f}-{1e3 * max(seconds):.0f}',
-            f'{measured["bytes"] / 2**20:.0f}',
+            two_digits(1e3 * statistics.median(seconds)),
+            f'{two_digits(1e3 * min(seconds))}-'
+            f'{two_digits(1e3 * max(seconds))}',
+            two_digits(measured['bytes'] / 2**20),
             f'{ratio(figures, "seconds", name):.2f}',
             f'{ratio(figures, "bytes", name):.2f}',
         )
