@@ -39,7 +39,7 @@ openmmlab-prerequisites:
 	$(PIP) $$(grep -E '^(torch|setuptools|numpy)==' $(REQUIREMENTS)) wheel ninja
 	@mkdir -p $(WHEELS)
 	@ls $(WHEELS)/mmcv-*.whl >/dev/null 2>&1 || { \
-	  echo "Building mmcv once, about 15 minutes ..."; \
+	  echo "Building mmcv once, about 4 minutes on two cores ..."; \
 	  CFLAGS='-g0 -O1' $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 	    -w $(WHEELS) $$(grep '^mmcv==' $(REQUIREMENTS)); }
 	$(PIP) --find-links $(WHEELS) $$(grep '^mmcv==' $(REQUIREMENTS))
