@@ -35,7 +35,7 @@ class AddDepth:
 """
 
 
-def prepare(folder, transform='', module='', text='', num_workers=0):
+def prepare(folder, transform='', module='', text='', num_workers=0, hooks=()):
     """Arguments of a training, with a transform of the user's own."""
     pipeline, imports = [*PLAIN], ['mmseg_margin']
     if module:
@@ -46,7 +46,7 @@ def prepare(folder, transform='', module='', text='', num_workers=0):
         folder / 'config.py',
         pipeline=tuple(pipeline),
         custom_imports={'imports': imports},
-        custom_hooks=[],
+        custom_hooks=list(hooks),
     )
     flags = ['--loss', 'ce', '--no-validate', '--cfg-options']
     return [config, *flags, f'train_dataloader.num_workers={num_workers}']
@@ -81,7 +81,9 @@ def test_errors_of_users_show_their_line(tmp_path, monkeypatch, num_workers):
 
 @pytest.mark.parametrize('num_workers', [0, 1])
 def test_an_emptied_image_is_named(tmp_path, capsys, num_workers):
-    arguments = prepare(tmp_path, num_workers=num_workers)
+    """By the loader, if the label check has not stopped the training."""
+    check = {'type': 'ClassStatsHook', 'on_problem': 'warn'}
+    arguments = prepare(tmp_path, num_workers=num_workers, hooks=[check])
     images = tmp_path / 'data' / 'img'
     for image in images.iterdir():
         image.write_bytes(b'')
