@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections import OrderedDict
 from pathlib import Path
 
 import mmseg
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.logging import MMLogger
 from mmengine.utils import is_installed
 from PIL import Image
 
@@ -32,6 +34,8 @@ def train(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
     monkeypatch.setenv('LOCAL_RANK', '0')
+    # mmengine names a logger by the second, and reuses one of the same name.
+    monkeypatch.setattr(MMLogger, '_instance_dict', OrderedDict())
     return lambda *arguments: call(capsys, 'train', *arguments)
 
 
