@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.stats import ClassStats, collect, collect_stats
+from mmseg_margin.stats import ClassStats, collect_stats
+from mmseg_margin.stats import cache as trust
 from mmseg_margin.stats.label_files import FileLoader
 from tests.layouts import label_array, write_label
 from tests.stats.builders import SIZE, open_set
@@ -62,12 +63,12 @@ def test_fresh_and_future_files_are_not_trusted(
     then = time.time() - age
     os.utime(path, (then, then))
     # An hour instead of two seconds, which pass too soon on a busy machine.
-    monkeypatch.setattr(collect, 'SAFE_AGE_NS', 3600 * 10**9)
+    monkeypatch.setattr(trust, 'SAFE_AGE_NS', 3600 * 10**9)
     stats = collect_stats(open_set(root), cache=cache).stats
     assert stats.provenance.fingerprint == ''
     assert not cache.folder.exists()
     assert 'a\\x1b[2J.png was changed a moment ago' in log()
-    monkeypatch.setattr(collect, 'SAFE_AGE_NS', -3600 * 10**9)
+    monkeypatch.setattr(trust, 'SAFE_AGE_NS', -3600 * 10**9)
     collect_stats(open_set(root), cache=cache)
     assert cache.folder.exists() == (age >= 0)
 

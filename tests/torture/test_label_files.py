@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Problem
+from mmseg_margin.stats.label_files import LOADING_ERRORS
+from mmseg_margin.stats.problems import FILES_SHOWN, Problem
 from mmseg_margin.stats.scan import LabelRange, scan
 from tests.stats.builders import open_set
 from tests.torture.hostile_labels import LabelFile, label_files
