@@ -7,15 +7,12 @@ from pathlib import Path
 import numpy as np
 from prettytable import PrettyTable
 
-from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import MarginOffsets, OffsetSettings
 from mmseg_margin.terminal import drawable, printable
 
 from .class_stats import ClassStats
 
-SHARE_COLOUR = '#4c72b0'
-OFFSET_COLOUR = '#dd8452'
 INCHES_PER_CLASS = 0.3
 
 
@@ -92,37 +89,31 @@ def plot_stats(
 ) -> None:
     """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
     # Imported here, because few users of the package draw anything.
-    from matplotlib.figure import Figure
+    from mmseg_margin.report.pictures import BLUE, ORANGE, picture
 
     if not stats.total:
         raise SettingError('There is no labelled pixel to plot.')
     order = np.argsort(stats.counts, kind='stable')
     names = [drawable(stats.classes[index]) for index in order]
     share = 100 * np.array(stats.counts) / stats.total
-    panels = [('share of the labelled pixels in %', share, SHARE_COLOUR)]
+    panels = [('share of the labelled pixels in %', share, BLUE)]
     found = _offsets_if_any(stats, offsets) if offsets else None
     if offsets and found and found.rho_0k.any():
         tau = offsets.tau_for(stats.counts)
-        title = f'margin-offset rho_0k for tau = {tau:.4g}'
-        panels.append((title, found.rho_0k, OFFSET_COLOUR))
-    height = 1.6 + INCHES_PER_CLASS * len(names)
-    figure = Figure(figsize=(11, height), layout='constrained')
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (label, values, colour) in zip(row, panels, strict=True):
-        # Space for the shortest bar on the left, for numbers on the right.
-        left, right = values[values > 0].min() / 2, values.max() * 6
-        axes.set(
-            xlabel=f'{label} (log scale)', xscale='log', xlim=(left, right)
-        )
-        values = values[order]
-        bars = axes.barh(names, np.maximum(values, left), color=colour)
-        texts = [f'{value:.3g}' if value else 'absent' for value in values]
-        axes.bar_label(bars, texts, padding=4)
-        axes.margins(y=0.01)
-        axes.spines[['top', 'right']].set_visible(False)
-    source = stats.provenance
-    if source.files:
-        title = f'{source.dataset}, {source.files:,} label files'
-        figure.suptitle(drawable(title))
-    with atomic_write(path) as draft:
-        figure.savefig(draft, dpi=120, format=Path(path).suffix[1:] or 'png')
+        label = f'margin-offset rho_0k for tau = {tau:.4g}'
+        panels.append((label, found.rho_0k, ORANGE))
+    source, height = stats.provenance, 1.6 + INCHES_PER_CLASS * len(names)
+    with picture(Path(path), 11, height) as figure:
+        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (label, values, colour) in zip(row, panels, strict=True):
+            # Space for the shortest bar on the left, for numbers on the right.
+            limits = values[values > 0].min() / 2, values.max() * 6
+            axes.set(xlabel=f'{label} (log scale)', xscale='log', xlim=limits)
+            lengths = np.maximum(values[order], limits[0])
+            bars = axes.barh(names, lengths, color=colour)
+            texts = [f'{x:.3g}' if x else 'absent' for x in values[order]]
+            axes.bar_label(bars, texts, padding=4)
+            axes.margins(y=0.01)
+        if source.files:
+            title = f'{source.dataset}, {source.files:,} label files'
+            figure.suptitle(drawable(title))
