@@ -28,6 +28,7 @@ from .scan import Collected, collect_stats
 WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
 Model = nn.Module | Mapping[str, Any]
+Heads = dict[str, tuple[int, Any]]
 
 
 @dataclass
@@ -92,8 +93,9 @@ def check_labels(
             the counts, if any.
     """
     dataset, heads = _built(dataset), label_heads(model)
-    collected = _collect(dataset, heads, cache, known, num_threads)
-    stats, problems, annotations = collected
+    stats, problems, annotations = _collect(
+        dataset, heads, cache, known, num_threads
+    )
     errors, warnings = describe_problems(problems, stats)
     report = LabelReport(dataset, stats, errors, warnings)
     _check_heads(report, heads, annotations)
@@ -143,8 +145,8 @@ def _built(dataset: Any) -> Any:
         ) from error
 
 
-def label_heads(model: Model) -> dict[str, Any]:
-    """The heads of a model or its config that learn the labels, by name.
+def label_heads(model: Model) -> Heads:
+    """Number of classes and ignored label of each head, by its name.
 
     Heads that derive labels of their own, such as boundaries, are left out.
     """
@@ -154,51 +156,45 @@ def label_heads(model: Model) -> dict[str, Any]:
     else:
         found = heads_of_config(model)
     return {
-        name: head
+        name: (classes, value_of(head, 'ignore_index', 255))
         for name, head in found.items()
-        if value_of(head, 'num_classes') and not predicts_boundaries(head)
+        if (classes := value_of(head, 'num_classes'))
+        and not predicts_boundaries(head)
     }
 
 
-def _ignore_index(head: Any) -> Any:
-    return value_of(head, 'ignore_index', 255)
-
-
-def _collect(dataset: Any, heads: dict[str, Any], *others: Any) -> Collected:
+def _collect(dataset: Any, heads: Heads, *others: Any) -> Collected:
     """The statistics of the labels that the first head expects."""
-    for head in heads.values():
-        expected = value_of(head, 'num_classes'), _ignore_index(head)
-        return collect_stats(dataset, *expected, *others)
-    return collect_stats(dataset, None, None, *others)
+    expected = next(iter(heads.values()), (None, None))
+    return collect_stats(dataset, *expected, *others)
 
 
 def _check_heads(
-    report: LabelReport, heads: dict[str, Any], annotations: Annotations
+    report: LabelReport, heads: Heads, annotations: Annotations
 ) -> None:
     """Compare the heads with each other and with the data set."""
     num_classes = len(report.stats.classes)
-    for name, head in heads.items():
-        found = value_of(head, 'num_classes')
+    for name, (found, _) in heads.items():
         if found != num_classes:
             finding = f'{name} has num_classes={found}, the data set has'
             fix = f'set num_classes={num_classes} in {name}'
             report.errors.append(
                 with_fix(f'{finding} {num_classes} classes', fix)
             )
-    by_head = {name: _ignore_index(head) for name, head in heads.items()}
-    ignored = {*by_head.values()}
+    ignored = {label for _, label in heads.values()}
     if len(ignored) > 1:
-        listing = ', '.join(f'{name}: {x}' for name, x in by_head.items())
+        listing = ', '.join(f'{name}: {x}' for name, (_, x) in heads.items())
         finding = f'the heads differ in ignore_index ({listing})'
         fix = 'give all heads the same ignore_index'
         report.errors.append(with_fix(finding, fix))
-    leaves = (leaf for leaf, _ in annotations.leaves)
-    declared = {getattr(leaf, 'ignore_index', 255) for leaf in leaves}
     ignored -= {None}
+    declared = {
+        getattr(leaf, 'ignore_index', 255) for leaf, _ in annotations.leaves
+    }
     if ignored and declared != ignored:
         first, second = (
-            ', '.join(map(str, sorted(values)))
-            for values in (ignored, declared)
+            ', '.join(map(str, sorted(labels)))
+            for labels in (ignored, declared)
         )
         finding = (
             f'the heads ignore label {first}, the data set declares '

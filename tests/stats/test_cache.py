@@ -31,10 +31,9 @@ needs_root = pytest.mark.skipif(
 def scan(root):
     """The statistics of the data set, with these settings."""
 
-    def scan_set(cache=None, known=None, ignore_index=None, **settings):
+    def scan_set(cache=None, known=None, **settings):
         dataset = open_set(root, **settings)
-        found = collect_stats(dataset, None, ignore_index, cache, known)
-        return found.stats
+        return collect_stats(dataset, cache=cache, known=known).stats
 
     return scan_set
 
@@ -51,16 +50,6 @@ def private(tmp_path, monkeypatch):
     """The user's own cache, in an empty folder."""
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     return StatsCache()
-
-
-def test_second_run_reads_no_label(scan, stored, cache, monkeypatch):
-    def fail(self, info, source):
-        raise NotImplementedError
-
-    monkeypatch.setattr(FileLoader, 'load', fail)
-    assert scan(cache) == stored[0]
-    with pytest.raises(NotImplementedError):
-        scan(cache, ignore_index=3)
 
 
 def test_other_classes_under_the_same_key_are_not_taken(scan, cache):
