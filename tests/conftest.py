@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from yapf.yapflib import yapf_api
 
 from mmseg_margin.compat import apply_patches
-from mmseg_margin.stats import collect
+from mmseg_margin.stats import cache
 from tests.commands import TOOLS, run_python
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
@@ -19,7 +19,7 @@ apply_patches()
 os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
 
 # The data sets of the tests are younger than what the cache would trust.
-collect.SAFE_AGE_NS = -(10**12)
+cache.SAFE_AGE_NS = -(10**12)
 
 # mmengine formats the config of every runner four times, which would take
 # most of the time of a test that builds one.

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from mmengine.config import Config
@@ -70,12 +69,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     given = {'tau': args.tau, 'upsilon': args.upsilon}
     given = {key: value for key, value in given.items() if value is not None}
-    shown = OffsetSettings(**given) if given else None
+    asked_for = OffsetSettings(**given) if given else None
     config = load_config(args.config, args.cfg_options)
     init_default_scope(config.get('default_scope', 'mmseg'))
     # Only the training set determines the offsets of a training.
     offsets = offset_settings(config) if args.split == 'train' else None
-    shown = shown or offsets
+    shown = asked_for or offsets
     report = check_split(config, args, offsets)
     stats = report.stats
     weights = stats.class_weights(args.weights) if args.weights else None
@@ -103,27 +102,20 @@ def check_split(
     check_folders(config, (args.split,))
     model = config.get('model') or {}
     cache = None if args.no_cache else StatsCache()
-    report = check_labels(
-        loader.dataset,
-        model,
-        cache,
-        num_threads=args.num_threads,
-        offsets=offsets,
-    )
+    options = {'cache': cache, 'num_threads': args.num_threads}
+    report = check_labels(loader.dataset, model, offsets=offsets, **options)
     validation = config.get('val_dataloader')
-    if args.split != 'train' or validation is None:
-        return report
-    try:
-        check_folders(config, ('val',))
-    except MissingFileError as error:
-        print(f'The labels of the validation set were not checked: {error}')
-        return report
-    return replace(
-        report,
-        validation=check_validation_labels(
-            validation.dataset, model, cache, num_threads=args.num_threads
-        ),
-    )
+    if args.split == 'train' and validation is not None:
+        try:
+            check_folders(config, ('val',))
+        except MissingFileError as error:
+            said = 'The labels of the validation set were not checked'
+            print(f'{said}: {error}')
+        else:
+            report.validation = check_validation_labels(
+                validation.dataset, model, **options
+            )
+    return report
 
 
 if __name__ == '__main__':

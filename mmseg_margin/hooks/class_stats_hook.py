@@ -7,7 +7,6 @@ margin-offsets from them.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -25,7 +24,6 @@ from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
     ClassStats,
-    LabelReport,
     StatsCache,
     check_labels,
     check_validation_labels,
@@ -88,7 +86,7 @@ class ClassStatsHook(Hook):
         self.rare_share = rare_share
         self.on_problem = on_problem
         self.stats: ClassStats | None = None
-        self._validation_stats: ClassStats | None = None
+        self._saved_meta: dict[str, Any] = {}
         self._loaded_meta: dict[str, Any] = {}
 
     def before_run(self, runner: Any) -> None:
@@ -104,61 +102,46 @@ class ClassStatsHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and give the statistics to the losses."""
-        model = runner.model
-        offsets = offset_settings_of(model)
-        report = self._check(runner, offsets)
-        if self.on_problem == 'error':
-            report.raise_errors()
-        if str(report):
-            runner.logger.warning(str(report))
-        self.stats = report.stats
-        if report.validation is not None:
-            self._validation_stats = report.validation.stats
-        give_stats(model, report.stats)
-        follow_runner(runner)
-        weights = None
-        if self.class_weight is not None:
-            weights = report.stats.class_weights(self.class_weight)
-            set_class_weights(model, weights)
-        table = format_table(report.stats, offsets, weights)
-        print_log(table, logger='current')
-
-    def _check(
-        self, runner: Any, offsets: OffsetSettings | None
-    ) -> LabelReport:
-        """The report on the training set and the validation set."""
+        model, offsets = runner.model, offset_settings_of(runner.model)
         # mmengine calls after_load_checkpoint for fine-tuning too, where the
         # checkpoint's data set is another one; only resuming has iterations.
         meta = self._loaded_meta if runner.iter > 0 else {}
         report = check_labels(
             runner.train_dataloader.dataset,
-            runner.model,
+            model,
             self.cache,
             stats_of_checkpoint(meta),
             self.num_threads,
             self.rare_share,
             offsets,
         )
+        stats = report.stats
+        self._saved_meta = {META_KEY: stats.to_dict()}
         loader = getattr(runner.val_loop, 'dataloader', None)
-        if loader is None:
-            return report
-        validation = check_validation_labels(
-            loader.dataset,
-            runner.model,
-            self.cache,
-            stats_of_checkpoint(meta, VALIDATION_KEY),
-            self.num_threads,
-        )
-        return replace(report, validation=validation)
+        if loader is not None:
+            known = stats_of_checkpoint(meta, VALIDATION_KEY)
+            report.validation = check_validation_labels(
+                loader.dataset, model, self.cache, known, self.num_threads
+            )
+        if report.validation is not None:
+            found = report.validation.stats
+            self._saved_meta[VALIDATION_KEY] = found.to_dict()
+        if self.on_problem == 'error':
+            report.raise_errors()
+        if str(report):
+            runner.logger.warning(str(report))
+        self.stats = stats
+        give_stats(model, stats)
+        follow_runner(runner)
+        weights = None
+        if self.class_weight is not None:
+            weights = stats.class_weights(self.class_weight)
+            set_class_weights(model, weights)
+        print_log(format_table(stats, offsets, weights), logger='current')
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""
-        for key, stats in (
-            (META_KEY, self.stats),
-            (VALIDATION_KEY, self._validation_stats),
-        ):
-            if stats is not None:
-                checkpoint['meta'][key] = stats.to_dict()
+        checkpoint['meta'].update(self._saved_meta)
 
 
 def give_stats(model: nn.Module, stats: ClassStats) -> None:
@@ -179,21 +162,18 @@ def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
         if predicts_boundaries(head)
     )
     for name, module in modules(model):
-        is_ce = isinstance(module, CrossEntropyLoss)
-        if not is_ce or name.startswith(boundaries):
+        if not isinstance(module, CrossEntropyLoss):
             continue
-        reason = ''
+        if name.startswith(boundaries):
+            continue
         if module.use_sigmoid or module.use_mask:
             reason = 'is not a softmax cross-entropy'
         elif not weight_cross_entropy(module, weights):
             reason = 'has a class_weight of its own'
-        if reason:
-            print_log(
-                f'{name} {reason}: ClassStatsHook leaves its class weights '
-                'alone.',
-                logger='current',
-                level=logging.WARNING,
-            )
+        else:
+            continue
+        text = f'{name} {reason}: ClassStatsHook leaves its class weights '
+        print_log(f'{text}alone.', logger='current', level=logging.WARNING)
 
 
 def offset_settings_of(model: nn.Module) -> OffsetSettings | None:

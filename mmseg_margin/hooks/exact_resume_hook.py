@@ -1,7 +1,7 @@
 """ExactResumeHook: a resumed training equals an uninterrupted one."""
 
 import random
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from itertools import chain, count, islice, repeat
 from typing import Any
@@ -49,7 +49,13 @@ class ExactResumeHook(Hook):
         seeds = [runner.seed]
         broadcast_object_list(seeds)
         self.seed = int(seeds[0])
-        set_loader(runner.train_loop, self._seeded_loader(runner))
+        loop = runner.train_loop
+        is_iteration_based = hasattr(loop, 'dataloader_iterator')
+        loop.dataloader = self._seeded_loader(runner, is_iteration_based)
+        if is_iteration_based:
+            can_skip = hasattr(loop.dataloader_iterator, 'skip_iter')
+            nothing = repeat(None, 0 if can_skip else loop.iter)
+            loop.dataloader_iterator = ResumedBatches(nothing, loop.dataloader)
 
     def before_train_iter(
         self, runner: Any, batch_idx: int, data_batch: Any = None
@@ -57,7 +63,7 @@ class ExactResumeHook(Hook):
         """Seed the random numbers of the model, such as those of dropout."""
         seed_generators(self.seed, runner.iter, get_rank(), 1)
 
-    def _seeded_loader(self, runner: Any) -> DataLoader:
+    def _seeded_loader(self, runner: Any, endless: bool) -> DataLoader:
         # A Runner may have no cfg, but it keeps this config of the loader.
         settings = runner._train_dataloader
         loader = runner.train_dataloader
@@ -75,24 +81,10 @@ class ExactResumeHook(Hook):
             *(sampler, loader.batch_size, loader.drop_last),
             seed=self.seed,
             first=runner.iter,
-            endless=is_iteration_based(runner.train_loop),
+            endless=endless,
         )
         kept = {name: getattr(loader, name) for name in KEPT}
         return DataLoader(loader.dataset, batch_sampler=batches, **kept)
-
-
-def is_iteration_based(loop: Any) -> bool:
-    """Whether a training loop counts iterations and not epochs."""
-    return hasattr(loop, 'dataloader_iterator')
-
-
-def set_loader(loop: Any, loader: Iterable) -> None:
-    """Let a training loop use a loader that is at the loop's iteration."""
-    loop.dataloader = loader
-    if is_iteration_based(loop):
-        can_skip = hasattr(loop.dataloader_iterator, 'skip_iter')
-        nothing = repeat(None, 0 if can_skip else loop.iter)
-        loop.dataloader_iterator = ResumedBatches(nothing, loader)
 
 
 class ResumedBatches(chain):

@@ -2,10 +2,15 @@
 
 from .cache import META_KEY, VALIDATION_KEY, StatsCache, stats_of_checkpoint
 from .check import LabelReport, check_labels, check_validation_labels
-from .class_stats import ClassStats, Provenance
-from .collect import Collected, collect_stats
+from .class_stats import (
+    WEIGHT_METHODS,
+    ClassStats,
+    Provenance,
+    check_weight_method,
+    class_weights,
+)
 from .display import format_table, plot_stats
-from .weights import WEIGHT_METHODS, check_weight_method, class_weights
+from .scan import Collected, collect_stats
 
 __all__ = [
     'META_KEY',

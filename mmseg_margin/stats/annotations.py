@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,32 +14,27 @@ from torch.utils.data import Subset
 from mmseg_margin.errors import DataSetError
 
 from .label_files import (
+    LOADING_ERRORS,
     Info,
+    Label,
     LabelSource,
-    LoadedLabel,
     PipelineLoader,
     fastest_loader,
 )
-from .problems import LOADING_ERRORS
 
 
 @dataclass(frozen=True)
 class FileStates:
     """The state of some label files; states of shards can be added.
 
-    Args:
-        digest: Sum of the hashes of everything that determines the counts:
-            the mapping, and path, size and times of label and image.
-        mappings: From stored to delivered values, in words.
-        are_certain: Whether sizes and times of local files reveal every
-            change.
-        newest: Newest time of a change, in ns, and its path.
+    ``digest`` sums the hashes of everything that determines the counts: the
+    mapping, and path, size and times of label and image.
     """
 
     digest: int = 0
-    mappings: frozenset[str] = frozenset()
-    are_certain: bool = True
-    newest: tuple[int, str] = (0, '')
+    mappings: frozenset[str] = frozenset()  # in words
+    are_certain: bool = True  # whether sizes and times reveal every change
+    newest: tuple[int, str] = (0, '')  # latest change in ns, and its path
 
     def __add__(self, other: 'FileStates') -> 'FileStates':
         return FileStates(
@@ -57,11 +51,8 @@ class Annotation:
 
     position: int
     info: Info
+    source: LabelSource
     loader: PipelineLoader
-
-    @cached_property
-    def source(self) -> LabelSource:
-        return self.loader.source(self.info)
 
     @property
     def label_path(self) -> str:
@@ -69,7 +60,7 @@ class Annotation:
         info = self.info
         return str(info.get('seg_map_path') or info.get('img_path', '?'))
 
-    def load(self) -> LoadedLabel:
+    def load(self) -> Label:
         """Delivered and stored values."""
         return self.loader.load(self.info, self.source)
 
@@ -90,9 +81,8 @@ class Annotation:
             states.append((path, stat.st_size, *times))
             newest = max(newest, (max(times), path))
         digest = int(fingerprint(self.position, mapping, name, *states), 16)
-        return FileStates(
-            digest, frozenset([mapping]), label is not None, newest
-        )
+        mappings, is_certain = frozenset([mapping]), label is not None
+        return FileStates(digest, mappings, is_certain, newest)
 
 
 @dataclass(frozen=True)
@@ -112,14 +102,18 @@ class Annotations:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, part: slice) -> 'Annotations':
+    def __getitem__(self, part: slice | list[int]) -> 'Annotations':
         return Annotations(self.leaves, self.rows[part])
 
     def __iter__(self) -> Iterator[Annotation]:
-        for row in self.rows:
-            position, leaf, index = row.tolist()
+        for position, leaf, index in map(np.ndarray.tolist, self.rows):
             dataset, loader = self.leaves[leaf]
-            yield Annotation(position, dataset.get_data_info(index), loader)
+            info = dataset.get_data_info(index)
+            yield Annotation(position, info, loader.source(info), loader)
+
+    def states(self) -> FileStates:
+        """The sum of the states of all files."""
+        return sum((x.state() for x in self), start=FileStates())
 
 
 def list_annotations(dataset: Any) -> Annotations:
@@ -160,19 +154,11 @@ def _leaves_and_indices(dataset: Any, leaves: list) -> NDArray[np.int64]:
 def has_labels(dataset: Any) -> bool:
     """Whether the data set is one whose pipeline loads labels."""
     try:
-        for first in list_annotations(dataset)[:1]:
-            first.load()
-            return True
+        return any(x.load() for x in list_annotations(dataset)[:1])
     except (DataSetError, LookupError):  # no path, or nothing that loads it
         return False
     except LOADING_ERRORS:  # a bad label is still a label
         return True
-    return False
-
-
-def file_states(annotations: Iterable[Annotation]) -> FileStates:
-    """The sum of the states of all files."""
-    return sum((x.state() for x in annotations), start=FileStates())
 
 
 def fingerprint(*parts: object) -> str:

@@ -1,4 +1,4 @@
-"""Statistics of earlier scans, on disk or in a checkpoint.
+"""Earlier statistics: in a folder or in a checkpoint, and when to trust them.
 
 The name of a file is the fingerprint of what was scanned. A file is written
 under another name, then renamed, so it is complete or absent: several runs may
@@ -22,11 +22,15 @@ from mmengine.logging import print_log
 from mmseg_margin.atomic_write import atomic_replace
 from mmseg_margin.terminal import printable
 
+from .annotations import FileStates
 from .class_stats import LONGEST_TEXT, ClassStats
 
 META_KEY = 'class_stats'  # in the checkpoint
 VALIDATION_KEY = 'validation_class_stats'
 ABANDONED_AFTER_SECONDS = 3600
+# Two changes of a file within the resolution of its time look like one; the
+# coarsest file systems have a resolution of two seconds.
+SAFE_AGE_NS = 2 * 10**9
 DRAFT = re.compile(r'\.[0-9a-f]{64}\.stats\.[0-9a-f]{32}\.tmp')
 NO_LINKS = getattr(os, 'O_NOFOLLOW', 0)
 NO_BLOCKING = getattr(os, 'O_NONBLOCK', 0)  # on a pipe without a writer
@@ -123,6 +127,47 @@ def stats_of_checkpoint(
     except ValueError as error:
         _warn(f'The label statistics of the checkpoint are not used: {error}')
         return None
+
+
+def find_earlier(
+    key: str,
+    classes: list[str],
+    known: ClassStats | None,
+    cache: StatsCache | None,
+) -> ClassStats | None:
+    """Statistics of the same files, settings and classes, if there are any."""
+    if known is not None:
+        is_same = known.provenance.fingerprint == key
+        if is_same and classes in ([], known.classes):
+            return known
+        print_log(
+            'The data set differs from that of the checkpoint, or had '
+            'problems: its labels are counted again.',
+            logger='current',
+        )
+    found = cache.load(key) if cache is not None else None
+    is_same = found is not None and classes in ([], found.classes)
+    return found if is_same else None
+
+
+def is_unchanged(before: FileStates, after: FileStates, started: int) -> bool:
+    """Whether a later run can tell that files have changed; else a warning."""
+    changed, path = before.newest
+    if after != before:
+        _warn(
+            'Labels or images were changed or removed while they were '
+            'counted, so the counts may belong to no state of the data set '
+            'and are not kept: start again when nothing writes there.'
+        )
+    elif changed > started - SAFE_AGE_NS:
+        _warn(
+            f'{printable(path)} was changed a moment ago, or its time lies '
+            'in the future, so a further change might go unseen: the counts '
+            'are not kept for the next run.'
+        )
+    else:
+        return True
+    return False
 
 
 def _checksum(content: bytes) -> bytes:

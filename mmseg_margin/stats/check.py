@@ -1,6 +1,6 @@
 """The label check: every problem of labels, heads and offsets, with a fix."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,20 +17,21 @@ from mmseg_margin.heads import (
 )
 from mmseg_margin.terminal import printable
 
-from .annotations import has_labels
+from .annotations import Annotations, has_labels
 from .cache import StatsCache
 from .class_stats import ClassStats
-from .collect import Collected, collect_stats
-from .problems import Problem, describe_problems
+from .problems import Problem, describe_problems, with_fix
 from .samples import compare_samples
+from .scan import Collected, collect_stats
 
 # These explain classes without a pixel, which are then not reported.
 WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
 Model = nn.Module | Mapping[str, Any]
+Heads = dict[str, tuple[int, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class LabelReport:
     """The data set, its statistics, and what is wrong with its labels.
 
@@ -57,15 +58,13 @@ class LabelReport:
         lines += [f'[warning] {warning}' for warning in self.warnings]
         if lines:
             source = self.stats.provenance
-            lines.insert(
-                0,
-                f'{self.title} {source.files} files of {source.dataset}: '
-                f'{len(self.errors)} problem(s), {len(self.warnings)} '
-                'warning(s)',
-            )
-        if self.validation and str(self.validation):
+            heading = f'{self.title} {source.files} files of {source.dataset}'
+            problems = f'{len(self.errors)} problem(s)'
+            warnings = f'{len(self.warnings)} warning(s)'
+            lines.insert(0, f'{heading}: {problems}, {warnings}')
+        if self.validation is not None:
             lines.append(str(self.validation))
-        return '\n'.join(lines)
+        return '\n'.join(filter(None, lines))
 
     def raise_errors(self) -> None:
         """Stop with the whole report if it contains a problem."""
@@ -98,21 +97,16 @@ def check_labels(
         dataset, heads, cache, known, num_threads
     )
     errors, warnings = describe_problems(problems, stats)
-    errors += _check_heads(heads, len(stats.classes))
-    leaves = [leaf for leaf, _ in annotations.leaves]
-    warnings += _check_ignored_labels(heads, leaves)
+    report = LabelReport(dataset, stats, errors, warnings)
+    _check_heads(report, heads, annotations)
     if not errors and stats != known:
         warnings += compare_samples(annotations, stats)
     if not stats.total and not errors:  # other errors would explain it
-        errors.append(
-            'no pixel carries a class\n    likely fix: check ignore_index, '
-            'reduce_zero_label and the list of classes.'
-        )
+        fix = 'check ignore_index, reduce_zero_label and the list of classes'
+        errors.append(with_fix('no pixel carries a class', fix))
     elif stats.total and not WRONG_VALUES & problems.keys():
-        more_errors, more_warnings = _check_classes(stats, rare_share, offsets)
-        errors += more_errors
-        warnings += more_warnings
-    return LabelReport(dataset, stats, errors, warnings)
+        _check_classes(report, rare_share, offsets)
+    return report
 
 
 def check_validation_labels(
@@ -129,9 +123,8 @@ def check_validation_labels(
     dataset = _built(dataset)
     if not has_labels(dataset):
         return None
-    stats, problems, _ = _collect(
-        dataset, label_heads(model), cache, known, num_threads
-    )
+    heads = label_heads(model)
+    stats, problems, _ = _collect(dataset, heads, cache, known, num_threads)
     found = describe_problems(problems, stats)
     title = 'Label check of the validation set,'
     return LabelReport(dataset, stats, *found, title=title)
@@ -152,8 +145,8 @@ def _built(dataset: Any) -> Any:
         ) from error
 
 
-def label_heads(model: Model) -> dict[str, Any]:
-    """The heads of a model or its config that learn the labels, by name.
+def label_heads(model: Model) -> Heads:
+    """Number of classes and ignored label of each head, by its name.
 
     Heads that derive labels of their own, such as boundaries, are left out.
     """
@@ -163,31 +156,60 @@ def label_heads(model: Model) -> dict[str, Any]:
     else:
         found = heads_of_config(model)
     return {
-        name: head
+        name: (classes, value_of(head, 'ignore_index', 255))
         for name, head in found.items()
-        if value_of(head, 'num_classes') and not predicts_boundaries(head)
+        if (classes := value_of(head, 'num_classes'))
+        and not predicts_boundaries(head)
     }
 
 
-def _ignore_index(head: Any) -> int | None:
-    return value_of(head, 'ignore_index', 255)
-
-
-def _collect(dataset: Any, heads: dict[str, Any], *others: Any) -> Collected:
+def _collect(dataset: Any, heads: Heads, *others: Any) -> Collected:
     """The statistics of the labels that the first head expects."""
-    num_classes = ignore_index = None
-    for head in [*heads.values()][:1]:
-        num_classes = value_of(head, 'num_classes')
-        ignore_index = _ignore_index(head)
-    return collect_stats(dataset, num_classes, ignore_index, *others)
+    expected = next(iter(heads.values()), (None, None))
+    return collect_stats(dataset, *expected, *others)
+
+
+def _check_heads(
+    report: LabelReport, heads: Heads, annotations: Annotations
+) -> None:
+    """Compare the heads with each other and with the data set."""
+    num_classes = len(report.stats.classes)
+    for name, (found, _) in heads.items():
+        if found != num_classes:
+            finding = f'{name} has num_classes={found}, the data set has'
+            fix = f'set num_classes={num_classes} in {name}'
+            report.errors.append(
+                with_fix(f'{finding} {num_classes} classes', fix)
+            )
+    ignored = {label for _, label in heads.values()}
+    if len(ignored) > 1:
+        listing = ', '.join(f'{name}: {x}' for name, (_, x) in heads.items())
+        finding = f'the heads differ in ignore_index ({listing})'
+        fix = 'give all heads the same ignore_index'
+        report.errors.append(with_fix(finding, fix))
+    ignored -= {None}
+    declared = {
+        getattr(leaf, 'ignore_index', 255) for leaf, _ in annotations.leaves
+    }
+    if ignored and declared != ignored:
+        first, second = (
+            ', '.join(map(str, sorted(labels)))
+            for labels in (ignored, declared)
+        )
+        finding = (
+            f'the heads ignore label {first}, the data set declares '
+            f'ignore_index={second}; padding and rotation write 255 unless '
+            'told otherwise'
+        )
+        fix = 'use one value in head, data set and every seg_pad_val'
+        report.warnings.append(with_fix(finding, fix))
 
 
 def _check_classes(
-    stats: ClassStats, rare_share: float, offsets: OffsetSettings | None
-) -> tuple[list[str], list[str]]:
-    """Errors and warnings about absent and rare classes and their offsets."""
-    errors: list[str] = []
-    warnings: list[str] = []
+    report: LabelReport, rare_share: float, offsets: OffsetSettings | None
+) -> None:
+    """Look for absent and rare classes and for offsets that cannot work."""
+    stats = report.stats
     names = [printable(name) for name in stats.classes]
     counts = dict(zip(names, stats.counts, strict=True))
     absent = [name for name, count in counts.items() if count == 0]
@@ -201,66 +223,27 @@ def _check_classes(
             )
         elif refused:
             fix += ", or set absent_class='zero' in the loss"
-        (errors if refused else warnings).append(
-            f'classes without a pixel: {", ".join(absent)}\n    likely fix: '
-            f'{fix}.'
-        )
+        finding = f'classes without a pixel: {", ".join(absent)}'
+        found = report.errors if refused else report.warnings
+        found.append(with_fix(finding, fix))
     rare = [
         f'{name} ({count / stats.total:.2g})'
         for name, count in counts.items()
         if 0 < count < rare_share * stats.total
     ]
     if rare:
-        warnings.append(
+        report.warnings.append(
             f'very rare classes (share of pixels): {", ".join(rare)}'
         )
-    if offsets is None or errors:
-        return errors, warnings
+    if offsets is None or (absent and refused):
+        return
     try:
         rho_0k = offsets.offsets(stats.counts, stats.classes).rho_0k
     except SettingError as error:
-        return [str(error)], warnings
+        report.errors.append(str(error))
+        return
     too_large = large_offset_warning(rho_0k, stats.classes)
     if too_large:
         # Offsets that the user did not choose must not ruin a training.
-        found = errors if offsets.has_default_scale else warnings
-        found.append(too_large)
-    return errors, warnings
-
-
-def _check_heads(heads: dict[str, Any], num_classes: int) -> Iterator[str]:
-    """A sentence for each wrong num_classes, and one if heads disagree."""
-    for name, head in heads.items():
-        found = value_of(head, 'num_classes')
-        if found != num_classes:
-            yield (
-                f'{name} has num_classes={found}, the data set has '
-                f'{num_classes} classes\n    likely fix: set '
-                f'num_classes={num_classes} in {name}.'
-            )
-    ignored = {name: _ignore_index(head) for name, head in heads.items()}
-    if len({*ignored.values()}) > 1:
-        listing = ', '.join(f'{name}: {x}' for name, x in ignored.items())
-        yield (
-            f'the heads differ in ignore_index ({listing})\n    likely fix: '
-            'give all heads the same ignore_index.'
-        )
-
-
-def _check_ignored_labels(
-    heads: dict[str, Any], leaves: list[Any]
-) -> Iterator[str]:
-    """A sentence if heads and data sets ignore different labels."""
-    declared = {getattr(leaf, 'ignore_index', 255) for leaf in leaves}
-    ignored = {_ignore_index(head) for head in heads.values()} - {None}
-    if ignored and declared != ignored:
-        yield (
-            f'the heads ignore label {_join(ignored)}, the data set declares '
-            f'ignore_index={_join(declared)}; padding and rotation write 255 '
-            'unless told otherwise\n    likely fix: use one value in head, '
-            'data set and every seg_pad_val.'
-        )
-
-
-def _join(values: set[Any]) -> str:
-    return ', '.join(map(str, sorted(values)))
+        chosen = not offsets.has_default_scale
+        (report.warnings if chosen else report.errors).append(too_large)

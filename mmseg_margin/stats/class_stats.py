@@ -1,23 +1,27 @@
-"""ClassStats: label statistics of a data set, and their JSON format."""
+"""ClassStats: label statistics of a data set, their JSON, class weights."""
 
 import hashlib
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import add
 from reprlib import repr as short
 from typing import Any
+
+import numpy as np
 
 from mmseg_margin.atomic_write import StrPath, atomic_write_text
 from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.functional import MarginOffsets, margin_offsets
 
-from .weights import class_weights
-
 JSON_FORMAT = 'mmseg_margin.class_stats/1'
 LONGEST_TEXT = 1 << 22
 INT64_MAX = 2**63 - 1
 PER_CLASS = ('counts', 'images', 'image_pixels')
+# Class weights are proportional to this power of 1 / N_k.
+POWERS = {'inverse': 1.0, 'sqrt': 0.5}
+WEIGHT_METHODS = (*POWERS, 'median', 'effective')
 
 
 @dataclass(frozen=True)
@@ -33,22 +37,10 @@ class Provenance:
 
     def __post_init__(self) -> None:
         for name in ('dataset', 'mapping', 'fingerprint', 'version'):
-            _check_texts(f'provenance.{name}', [getattr(self, name)])
+            _check_text(f'provenance.{name}', getattr(self, name))
         _check_int('provenance.files', self.files)
         if self.ignore_index is not None:
             _check_int('provenance.ignore_index', self.ignore_index, None)
-
-    def merge(self, other: 'Provenance') -> 'Provenance':
-        """The provenance of the sum of both statistics."""
-        both = f'{self.fingerprint}+{other.fingerprint}'
-        return Provenance(
-            _joined(self.dataset, other.dataset),
-            self.files + other.files,
-            _joined(self.mapping, other.mapping),
-            self.ignore_index,
-            hashlib.sha256(both.encode()).hexdigest(),
-            _joined(self.version, other.version),
-        )
 
 
 @dataclass(frozen=True)
@@ -72,11 +64,26 @@ class ClassStats:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        _check_texts('classes', self.classes)
-        if not self.classes:
-            raise SettingError('classes is empty: name at least one class.')
-        for name in PER_CLASS:
-            _check_ints(name, getattr(self, name), len(self.classes))
+        for name in ('classes', *PER_CLASS):
+            values = getattr(self, name)
+            if not isinstance(values, list):
+                kind = type(values).__name__
+                raise SettingError(f'{name} must be a list, got {kind}.')
+            if not self.classes:
+                raise SettingError(
+                    'classes is empty: name at least one class.'
+                )
+            if len(values) != len(self.classes):
+                sizes = f'{len(values)} values for {len(self.classes)}'
+                raise SettingError(f'{name} has {sizes} classes.')
+            for index, value in enumerate(values):
+                if name == 'classes':
+                    _check_text(name, value)
+                else:
+                    _check_int(f'{name}[{index}]', value)
+        ((name, times),) = Counter(self.classes).most_common(1)
+        if times > 1:
+            raise SettingError(f'classes holds {short(name)} more than once.')
         _check_int('ignored', self.ignored)
         # The sum is checked too, because int64 totals are derived from it.
         _check_int('the sum of counts', self.total)
@@ -113,14 +120,22 @@ class ClassStats:
                 'classes differ, so the statistics cannot be merged: '
                 f'{self.classes} and {other.classes}.'
             )
-        return ClassStats(
-            self.classes,
-            list(map(add, self.counts, other.counts)),
-            list(map(add, self.images, other.images)),
-            list(map(add, self.image_pixels, other.image_pixels)),
-            self.ignored + other.ignored,
-            self.provenance.merge(other.provenance),
+        sums: dict[str, Any] = {
+            name: list(map(add, getattr(self, name), getattr(other, name)))
+            for name in PER_CLASS
+        }
+        mine, theirs = self.provenance, other.provenance
+        both = f'{mine.fingerprint}+{theirs.fingerprint}'
+        provenance = Provenance(
+            _joined(mine.dataset, theirs.dataset),
+            mine.files + theirs.files,
+            _joined(mine.mapping, theirs.mapping),
+            mine.ignore_index,
+            hashlib.sha256(both.encode()).hexdigest(),
+            _joined(mine.version, theirs.version),
         )
+        ignored = self.ignored + other.ignored
+        return replace(self, **sums, ignored=ignored, provenance=provenance)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, as written to JSON."""
@@ -189,6 +204,63 @@ class ClassStats:
             ) from error
 
 
+def check_weight_method(name: str, method: str | float) -> None:
+    """Raise unless ``method`` is one of :data:`WEIGHT_METHODS` or a power."""
+    if isinstance(method, str):
+        known = method in WEIGHT_METHODS
+    else:
+        known = 0 <= method <= 1
+    if not known:
+        raise SettingError(
+            f'{name}={method!r} is not one of {WEIGHT_METHODS}, nor a power '
+            'of the inverse frequency from 0 to 1.'
+        )
+
+
+def class_weights(
+    counts: Sequence[int],
+    method: str | float = 'inverse',
+    image_pixels: Sequence[int] | None = None,
+) -> list[float]:
+    """Class weights from ``N_k``, K of them; an absent class gets 1.
+
+    Args:
+        counts: ``N_k``, the labelled pixels of each class.
+        method: ``'inverse'``: ``N / (K N_k)``, so that all classes carry the
+            same total weight and the average pixel weighs 1. ``'sqrt'`` or a
+            number: this power of it, scaled to the same average.
+            ``'median'`` (Eigen and Fergus): ``median_j f_j / f_k`` with
+            ``f_k`` the fraction of class k in the images that show it.
+            ``'effective'`` (Cui et al.): ``1 / E_k``, scaled to a mean of 1,
+            with the effective number ``E_k = (1 - beta^N_k) / (1 - beta)``
+            and ``beta = 1 - K / N``: classes above the average count
+            ``N / K`` saturate, rare ones approach the inverse frequency.
+        image_pixels: Labelled pixels of the images that show each class, for
+            ``'median'``; without it ``f_k`` is the fraction in all images.
+    """
+    check_weight_method('method', method)
+    all_counts = np.asarray(counts, dtype=np.float64)
+    present = all_counts > 0
+    pixels = all_counts[present]
+    power = POWERS.get(method) if isinstance(method, str) else method
+    if power is not None:
+        found = pixels**-power
+        found *= pixels.sum() / (pixels * found).sum()
+    elif method == 'median':
+        fraction = pixels / pixels.sum()
+        if image_pixels is not None:
+            fraction = pixels / np.asarray(image_pixels)[present]
+        found = np.median(fraction) / fraction
+    else:
+        # expm1 and log1p, because beta may round to 1.
+        log_beta = np.log1p(-min(len(pixels) / pixels.sum(), 0.5))
+        found = -1 / np.expm1(pixels * log_beta)
+        found /= found.mean()
+    weights = np.ones_like(all_counts)
+    weights[present] = found
+    return weights.tolist()
+
+
 def _joined(*texts: str) -> str:
     return ' + '.join(dict.fromkeys(filter(None, texts)))
 
@@ -203,31 +275,9 @@ def _check_int(name: str, value: object, lowest: int | None = 0) -> None:
         raise SettingError(f'{name} is larger than 2**63 - 1.')
 
 
-def _check_ints(name: str, values: Any, length: int) -> None:
-    _check_list(name, values)
-    if len(values) != length:
-        raise SettingError(
-            f'{name} has {len(values)} values for {length} classes.'
-        )
-    for index, value in enumerate(values):
-        _check_int(f'{name}[{index}]', value)
-
-
-def _check_texts(name: str, values: Any) -> None:
-    """Raise unless it is a list of distinct strings."""
-    _check_list(name, values)
-    for value in values:
-        if not isinstance(value, str):
-            raise SettingError(f'{name} must be text, got {short(value)}.')
-    for value, times in Counter(values).most_common(1):
-        if times > 1:
-            raise SettingError(f'{name} holds {short(value)} more than once.')
-
-
-def _check_list(name: str, values: object) -> None:
-    if not isinstance(values, list):
-        kind = type(values).__name__
-        raise SettingError(f'{name} must be a list, got {kind}.')
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise SettingError(f'{name} must be text, got {short(value)}.')
 
 
 def _check_fields(

@@ -3,21 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from prettytable import PrettyTable
 
-from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import MarginOffsets, OffsetSettings
 from mmseg_margin.terminal import drawable, printable
 
 from .class_stats import ClassStats
 
-SHARE_COLOUR = '#4c72b0'
-OFFSET_COLOUR = '#dd8452'
 INCHES_PER_CLASS = 0.3
 
 
@@ -33,26 +28,32 @@ def format_table(
             have any.
         weights: Adds a column of class weights.
     """
-    table = PrettyTable(['class', 'pixels', 'share %', 'images'])
-    for name, count, images in zip(
-        stats.classes, stats.counts, stats.images, strict=True
-    ):
-        share = f'{100 * count / max(stats.total, 1):.4f}'
-        table.add_row([printable(name), f'{count:,}', share, f'{images:,}'])
-    source = stats.provenance
+    total, source = stats.total, stats.provenance
     title = (
         f'{source.files:,} label files of {printable(source.dataset)}: '
-        f'{stats.total:,} labelled and {stats.ignored:,} ignored pixels'
+        f'{total:,} labelled and {stats.ignored:,} ignored pixels'
     )
+    columns = {
+        'class': [printable(name) for name in stats.classes],
+        'pixels': [f'{n:,}' for n in stats.counts],
+        'share %': [f'{100 * n / max(total, 1):.4f}' for n in stats.counts],
+        'images': [f'{n:,}' for n in stats.images],
+    }
     if offsets is not None:
-        title += _describe_offsets(stats, offsets)
-        columns = zip(*offset_columns(stats, offsets), strict=True)
-        for name, texts in zip(('rho_0k', 'rho_k0'), columns, strict=True):
-            table.add_column(name, list(texts))
+        pairs = offset_columns(stats, offsets)
+        columns['rho_0k'] = [rho_0k for rho_0k, _ in pairs]
+        columns['rho_k0'] = [rho_k0 for _, rho_k0 in pairs]
+        if _offsets_if_any(stats, offsets) is not None:
+            scale = f'tau={offsets.tau_for(stats.counts):.4g}'
+            if offsets.largest_offset is not None:
+                scale = f'largest_offset={offsets.largest_offset:g} ({scale})'
+            title += f'; margin-offsets for {scale}, '
+            title += f'upsilon={offsets.upsilon:g}'
     if weights is not None:
-        table.add_column('weight', [f'{weight:.4g}' for weight in weights])
-    table.align = 'r'
-    table.align['class'] = 'l'
+        columns['weight'] = [f'{weight:.4g}' for weight in weights]
+    table = PrettyTable()
+    for name, cells in columns.items():
+        table.add_column(name, cells, align='l' if name == 'class' else 'r')
     return f'{title}\n{table}'
 
 
@@ -81,15 +82,6 @@ def _offsets_if_any(
         return None
 
 
-def _describe_offsets(stats: ClassStats, offsets: OffsetSettings) -> str:
-    if _offsets_if_any(stats, offsets) is None:
-        return ''
-    scale = f'tau={offsets.tau_for(stats.counts):.4g}'
-    if offsets.largest_offset is not None:
-        scale = f'largest_offset={offsets.largest_offset:g} ({scale})'
-    return f'; margin-offsets for {scale}, upsilon={offsets.upsilon:g}'
-
-
 def plot_stats(
     stats: ClassStats,
     path: str | Path,
@@ -97,41 +89,31 @@ def plot_stats(
 ) -> None:
     """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
     # Imported here, because few users of the package draw anything.
-    from matplotlib.figure import Figure
+    from mmseg_margin.report.pictures import BLUE, ORANGE, picture
 
     if not stats.total:
         raise SettingError('There is no labelled pixel to plot.')
     order = np.argsort(stats.counts, kind='stable')
     names = [drawable(stats.classes[index]) for index in order]
-    share = 100 * np.array(stats.counts) / max(stats.total, 1)
-    panels = [('share of the labelled pixels in %', share, SHARE_COLOUR)]
+    share = 100 * np.array(stats.counts) / stats.total
+    panels = [('share of the labelled pixels in %', share, BLUE)]
     found = _offsets_if_any(stats, offsets) if offsets else None
     if offsets and found and found.rho_0k.any():
         tau = offsets.tau_for(stats.counts)
-        title = f'margin-offset rho_0k for tau = {tau:.4g}'
-        panels.append((title, found.rho_0k, OFFSET_COLOUR))
-    height = 1.6 + INCHES_PER_CLASS * len(names)
-    figure = Figure(figsize=(11, height), layout='constrained')
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (label, values, colour) in zip(row, panels, strict=True):
-        axes.set_xlabel(f'{label} (log scale)')
-        _draw_bars(axes, names, values[order], colour)
-    source = stats.provenance
-    if source.files:
-        title = f'{source.dataset}, {source.files:,} label files'
-        figure.suptitle(drawable(title))
-    with atomic_write(path) as draft:
-        figure.savefig(draft, dpi=120, format=Path(path).suffix[1:] or 'png')
-
-
-def _draw_bars(
-    axes: Any, names: list[str], values: NDArray, colour: str
-) -> None:
-    # Space for the shortest bar on the left and for the numbers on the right.
-    left, right = values[values > 0].min() / 2, values.max() * 6
-    axes.set(xscale='log', xlim=(left, right))
-    bars = axes.barh(names, np.maximum(values, left), color=colour)
-    texts = [f'{value:.3g}' if value else 'absent' for value in values]
-    axes.bar_label(bars, texts, padding=4)
-    axes.margins(y=0.01)
-    axes.spines[['top', 'right']].set_visible(False)
+        label = f'margin-offset rho_0k for tau = {tau:.4g}'
+        panels.append((label, found.rho_0k, ORANGE))
+    source, height = stats.provenance, 1.6 + INCHES_PER_CLASS * len(names)
+    with picture(Path(path), 11, height) as figure:
+        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (label, values, colour) in zip(row, panels, strict=True):
+            # Space for the shortest bar on the left, for numbers on the right.
+            limits = values[values > 0].min() / 2, values.max() * 6
+            axes.set(xlabel=f'{label} (log scale)', xscale='log', xlim=limits)
+            lengths = np.maximum(values[order], limits[0])
+            bars = axes.barh(names, lengths, color=colour)
+            texts = [f'{x:.3g}' if x else 'absent' for x in values[order]]
+            axes.bar_label(bars, texts, padding=4)
+            axes.margins(y=0.01)
+        if source.files:
+            title = f'{source.dataset}, {source.files:,} label files'
+            figure.suptitle(drawable(title))

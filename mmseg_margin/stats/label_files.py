@@ -9,7 +9,10 @@ wrap to uint8. Any other loading transform is executed for every file.
 import copy
 import io
 import os
+import stat
+import struct
 import threading
+import zlib
 from typing import Any, NamedTuple
 
 import mmengine.fileio as fileio
@@ -19,48 +22,54 @@ from mmseg.datasets.transforms import LoadAnnotations
 from numpy.typing import NDArray
 from PIL import Image
 
-from .problems import NotAnIndexMapError, check_file
-
 NUM_VALUES = 256
 LOSSY_FORMATS = ('JPEG', 'MPO')
 UPSTREAM_PACKAGES = ('mmcv', 'mmseg')
 COLOUR_CHANNELS = (3, 4)
+BYTES_OF_WIDEST_PIXEL = 4
 ALL_VALUES = 'mmseg_margin_all_values'
+# What a bad file makes Pillow, a file backend or mmseg's transforms raise.
+# Anything else is a fault of the code and keeps its traceback.
+LOADING_ERRORS = (
+    *(AssertionError, EOFError, LookupError, MemoryError, OSError),
+    *(OverflowError, SyntaxError, TypeError, ValueError),
+    *(Image.DecompressionBombError, struct.error, zlib.error),
+)
 
 Info = dict[str, Any]
 Histogram = NDArray[np.int64]  # pixels of each value, shape (256,)
 
 
-class DecodedLabel(NamedTuple):
-    """What a label file holds."""
+class NotAnIndexMapError(ValueError):
+    """The label does not hold one class index for each pixel."""
 
-    histogram: Histogram
+
+class Label(NamedTuple):
+    """What a label file holds, and what the pipeline delivers of it."""
+
+    stored: Histogram
+    delivered: Histogram
     size: tuple[int, int] | None = None  # width and height, if known
     wrapped: bool = False  # values above 255 were counted modulo 256
     outside: tuple[int, ...] = ()  # other values, which were not counted
     lossy: bool = False  # of a lossy file format
 
 
-# What the pipeline delivers, and what the file holds.
-LoadedLabel = tuple[Histogram, DecodedLabel]
-
-
-def decode(content: bytes) -> DecodedLabel:
+def decode(content: bytes) -> Label:
     """Decode one file. Pillow's limit on pixels raises, as in training."""
     with Image.open(io.BytesIO(content)) as image:
         if image.format == 'EPS':
             raise NotAnIndexMapError('a PostScript program, which is not run')
-        check_channels(len(image.getbands()))
+        _check_channels(len(image.getbands()))
         if image.mode in ('L', 'P'):  # most labels; counted without a copy
             label = _count(image)
         else:
             label = count_values(np.asarray(image), wrap=True)
-        return label._replace(
-            size=image.size, lossy=image.format in LOSSY_FORMATS
-        )
+        is_lossy = image.format in LOSSY_FORMATS
+        return label._replace(size=image.size, lossy=is_lossy)
 
 
-def count_values(labels: NDArray, wrap: bool = False) -> DecodedLabel:
+def count_values(labels: NDArray, wrap: bool = False) -> Label:
     """The histogram of labels of any shape and type, fastest for uint8.
 
     With ``wrap``, non-negative integers are cast to uint8, as by
@@ -78,17 +87,33 @@ def count_values(labels: NDArray, wrap: bool = False) -> DecodedLabel:
     counts = np.zeros(NUM_VALUES, dtype=np.int64)
     counts[values[is_byte].astype(np.int64)] = numbers[is_byte]
     outside = tuple(int(value) for value in values[~is_byte])
-    return DecodedLabel(counts, outside=outside)
+    return Label(counts, counts, outside=outside)
 
 
-def check_channels(number: int) -> None:
-    """Raise unless there is a single channel."""
+def _count(image: Image.Image) -> Label:
+    counts = np.array(image.histogram(), dtype=np.int64)
+    return Label(counts, counts)
+
+
+def _check_channels(number: int) -> None:
     if number > 1:
         raise NotAnIndexMapError(f'{number} channels, not one class index')
 
 
-def _count(image: Image.Image) -> DecodedLabel:
-    return DecodedLabel(np.array(image.histogram(), dtype=np.int64))
+def check_file(path: str, is_label: bool = False) -> None:
+    """Raise if reading would block, or if a label would fill the memory.
+
+    Links are followed; a device, a pipe or a folder would block.
+    """
+    status, limit = os.stat(path), Image.MAX_IMAGE_PIXELS
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError('not a regular file')
+    if status.st_size == 0:
+        raise OSError('the file is empty')
+    # Up to twice the limit Pillow only warns.
+    largest = 2 * limit * BYTES_OF_WIDEST_PIXEL if limit else float('inf')
+    if is_label and status.st_size > largest:
+        raise OSError(f'{status.st_size} bytes, more than a label may have')
 
 
 class LabelSource(NamedTuple):
@@ -108,11 +133,10 @@ class PipelineLoader:
 
     def source(self, info: Info) -> LabelSource:
         """Where the label of one sample comes from."""
-        return LabelSource(
-            ' -> '.join(type(x).__name__ for x in self._transforms)
-        )
+        names = (type(transform).__name__ for transform in self._transforms)
+        return LabelSource(' -> '.join(names))
 
-    def load(self, info: Info, source: LabelSource) -> LoadedLabel:
+    def load(self, info: Info, source: LabelSource) -> Label:
         """The label of one sample as the training pipeline delivers it."""
         if not hasattr(self._of_thread, 'transforms'):
             # Transforms are written for worker processes, not for threads.
@@ -126,9 +150,8 @@ class PipelineLoader:
             if 'gt_seg_map' in results:
                 labels = np.asarray(results['gt_seg_map'])
                 if labels.ndim == 3 and labels.shape[-1] in COLOUR_CHANNELS:
-                    check_channels(labels.shape[-1])
-                label = count_values(labels)
-                return label.histogram, label
+                    _check_channels(labels.shape[-1])
+                return count_values(labels)
         raise LookupError('no transform of the pipeline loads gt_seg_map')
 
 
@@ -138,22 +161,19 @@ class FileLoader(PipelineLoader):
     def __init__(self, transform: LoadAnnotations, image_loader: Any) -> None:
         self._transform = transform
         self._labels_are_local = _reads_local_files(transform)
-        self._images_are_local = type(
-            image_loader
-        ) is LoadImageFromFile and _reads_local_files(image_loader)
+        self._images_are_local = _reads_local_files(image_loader)
         self._tables: dict[str, NDArray[np.uint8]] = {}
 
     def source(self, info: Info) -> LabelSource:
-        label, image = info.get('seg_map_path'), info.get('img_path')
         return LabelSource(
             f'LoadAnnotations(reduce_zero_label='
             f'{info.get("reduce_zero_label")}, '
             f'label_map={info.get("label_map")})',
-            _if_local(label) if self._labels_are_local else None,
-            _if_local(image) if self._images_are_local else None,
+            _local_path(info, 'seg_map_path', self._labels_are_local),
+            _local_path(info, 'img_path', self._images_are_local),
         )
 
-    def load(self, info: Info, source: LabelSource) -> LoadedLabel:
+    def load(self, info: Info, source: LabelSource) -> Label:
         if source.label_file is not None:
             check_file(source.label_file, is_label=True)
         path = info['seg_map_path']
@@ -162,12 +182,12 @@ class FileLoader(PipelineLoader):
             raise FileNotFoundError(path)
         if not content:
             raise OSError('the file is empty')
-        stored = decode(content)
+        label = decode(content)
         if source.mapping not in self._tables:
             self._tables[source.mapping] = self._values_delivered(info)
         table = self._tables[source.mapping]
-        delivered = np.bincount(table, stored.histogram, NUM_VALUES)
-        return delivered.astype(np.int64), stored
+        delivered = np.bincount(table, label.stored, NUM_VALUES)
+        return label._replace(delivered=delivered.astype(np.int64))
 
     def _values_delivered(self, info: Info) -> NDArray[np.uint8]:
         """The values that the transform maps 0 to 255 to, shape (256,)."""
@@ -193,7 +213,7 @@ def fastest_loader(transforms: list[Any]) -> PipelineLoader:
     for transform in transforms:
         if type(transform).__module__.split('.')[0] not in UPSTREAM_PACKAGES:
             break
-        if isinstance(transform, LoadImageFromFile):
+        if type(transform) is LoadImageFromFile:
             image_loader = transform
         if type(transform) is LoadAnnotations:
             if transform.imdecode_backend == 'pillow':
@@ -204,11 +224,14 @@ def fastest_loader(transforms: list[Any]) -> PipelineLoader:
 
 def _reads_local_files(transform: Any) -> bool:
     """Whether paths without a prefix are on this machine."""
+    if transform is None:
+        return False
     backend = fileio.get_file_backend(
         '', backend_args=transform.backend_args, enable_singleton=True
     )
     return isinstance(backend, fileio.LocalBackend)
 
 
-def _if_local(path: str | None) -> str | None:
-    return path if path and '://' not in path else None
+def _local_path(info: Info, key: str, is_local: bool) -> str | None:
+    path = info.get(key)
+    return path if path and is_local and '://' not in path else None

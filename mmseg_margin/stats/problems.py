@@ -1,9 +1,5 @@
 """Problems of single files: found, summed over ranks, and described."""
 
-import os
-import stat
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,28 +10,16 @@ from PIL import Image, UnidentifiedImageError
 from mmseg_margin.terminal import printable
 
 from .class_stats import ClassStats
+from .label_files import LOADING_ERRORS, NotAnIndexMapError, check_file
 
 FILES_SHOWN = 10
 VALUES_SHOWN = 8
 MANY_VALUES = 32
-# What a bad file makes Pillow, a file backend or mmseg's transforms raise.
-# Anything else is a fault of the code and keeps its traceback.
-LOADING_ERRORS = (
-    *(AssertionError, EOFError, LookupError, MemoryError, OSError),
-    *(OverflowError, SyntaxError, TypeError, ValueError),
-    *(Image.DecompressionBombError, struct.error, zlib.error),
-)
 # cv2 and tifffile may read other suffixes though Pillow cannot.
 PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
-BYTES_OF_WIDEST_PIXEL = 4
 EXIF_ORIENTATION = 0x0112
 EXIF_ROTATED_BY_90_DEGREES = range(5, 9)
-Size = tuple[int, int]
 EXPORT_AGAIN = 'copy or export these files again'
-
-
-class NotAnIndexMapError(ValueError):
-    """The label does not hold one class index for each pixel."""
 
 
 class Problem(Enum):
@@ -124,22 +108,6 @@ class Problems(dict[Problem, ProblemFiles]):
             files.values.update(other.values)
 
 
-def check_file(path: str, is_label: bool = False) -> None:
-    """Raise if reading would block, or if a label would fill the memory.
-
-    Links are followed; a device, a pipe or a folder would block.
-    """
-    status, limit = os.stat(path), Image.MAX_IMAGE_PIXELS
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError('not a regular file')
-    if status.st_size == 0:
-        raise OSError('the file is empty')
-    # Up to twice the limit Pillow only warns.
-    largest = 2 * limit * BYTES_OF_WIDEST_PIXEL if limit else float('inf')
-    if is_label and status.st_size > largest:
-        raise OSError(f'{status.st_size} bytes, more than a label may have')
-
-
 def explain(error: BaseException, path: str) -> Found:
     """The kind of a failure to load a label, and a line naming the file."""
     if isinstance(error, FileNotFoundError):
@@ -153,29 +121,27 @@ def explain(error: BaseException, path: str) -> Found:
     return Problem.LOADING_FAILED, f'{path}: {type(error).__name__}: {error}'
 
 
-def check_image(path: str, label_size: Size | None) -> Found | None:
+def check_image(path: str, label_size: tuple[int, int] | None) -> Found | None:
     """What is wrong with an image file, as far as its header shows."""
+    is_checked = False
     try:
         check_file(path)
-    except FileNotFoundError:
-        return Problem.MISSING_IMAGE, path
-    except OSError as error:
-        return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
-    try:
+        is_checked = True
         with Image.open(path) as image:
             size = image.size
-            if label_size in (None, size):
-                return None
-            orientation = image.getexif().get(EXIF_ORIENTATION)
-            if orientation in EXIF_ROTATED_BY_90_DEGREES:
-                size = size[::-1]
+            if label_size not in (None, size):
+                orientation = image.getexif().get(EXIF_ORIENTATION)
+                if orientation in EXIF_ROTATED_BY_90_DEGREES:
+                    size = size[::-1]
+    except FileNotFoundError:
+        return Problem.MISSING_IMAGE, path
     except Image.DecompressionBombError:
         return None  # images may be large, and are not read with Pillow
     except LOADING_ERRORS as error:
-        if not path.lower().endswith(PILLOW_SUFFIXES):
+        if is_checked and not path.lower().endswith(PILLOW_SUFFIXES):
             return None
         return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
-    if label_size == size:
+    if label_size in (None, size):
         return None
     sizes = 'image {}x{}, label {}x{}'.format(*size, *label_size)
     return Problem.SIZE, f'{path}: {sizes}'
@@ -187,35 +153,37 @@ def _reason(error: BaseException) -> str:
     return getattr(error, 'strerror', None) or str(error)
 
 
+def with_fix(finding: str, fix: str) -> str:
+    """A finding of the label check, with what is likely to correct it."""
+    return f'{finding}\n    likely fix: {fix}.'
+
+
 def describe_problems(
     problems: Problems, stats: ClassStats
 ) -> tuple[list[str], list[str]]:
     """Errors and warnings, with files, values and the likely fix of each."""
-    texts = {
-        problem: _describe(problem, problems, stats)
-        for problem in Problem
-        if problem in problems
-    }
-    wrapped = texts.pop(Problem.WRAPPED, None)
-    return [*texts.values()], [wrapped] if wrapped else []
-
-
-def _describe(problem: Problem, problems: Problems, stats: ClassStats) -> str:
-    headline, fix = problem.value
-    files = problems[problem]
-    if problem is Problem.VALUE:
-        fix = _fix_values(sorted(files.values), problems, stats)
-        most = files.values.most_common(VALUES_SHOWN)
-        headline += ': ' + ', '.join(
-            f'{value} in {count} file(s)' for value, count in sorted(most)
-        )
-        if len(files.values) > VALUES_SHOWN:
-            headline += f', {len(files.values) - VALUES_SHOWN} more values'
-    lines = [f'{headline} ({files.count} file(s))']
-    lines += [f'    {printable(text)}' for _, text in files.first]
-    if files.count > FILES_SHOWN:
-        lines.append(f'    ... and {files.count - FILES_SHOWN} more')
-    return '\n'.join([*lines, f'    likely fix: {fix}.'])
+    errors: list[str] = []
+    warnings: list[str] = []
+    for problem in Problem:  # in the order of the report
+        if problem not in problems:
+            continue
+        headline, fix = problem.value
+        files = problems[problem]
+        if problem is Problem.VALUE:
+            fix = _fix_values(sorted(files.values), problems, stats)
+            most = files.values.most_common(VALUES_SHOWN)
+            headline += ': ' + ', '.join(
+                f'{value} in {count} file(s)' for value, count in sorted(most)
+            )
+            if len(files.values) > VALUES_SHOWN:
+                headline += f', {len(files.values) - VALUES_SHOWN} more values'
+        lines = [f'{headline} ({files.count} file(s))']
+        lines += [f'    {printable(text)}' for _, text in files.first]
+        if files.count > FILES_SHOWN:
+            lines.append(f'    ... and {files.count - FILES_SHOWN} more')
+        found = warnings if problem is Problem.WRAPPED else errors
+        found.append(with_fix('\n'.join(lines), fix))
+    return errors, warnings
 
 
 def _fix_values(

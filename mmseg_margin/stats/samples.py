@@ -15,11 +15,13 @@ import torch
 from mmengine import dist
 from numpy.typing import NDArray
 
+from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.terminal import printable
 
 from .annotations import Annotations
 from .class_stats import ClassStats
 from .label_files import count_values
+from .problems import with_fix
 
 MAX_SAMPLES = 10
 LINES_SHOWN = 5
@@ -42,20 +44,22 @@ def compare_samples(annotations: Annotations, stats: ClassStats) -> list[str]:
                 answer = [_compare(annotations, stats)]
             except Exception as error:  # any error of the user's pipeline
                 reason = printable(f'{type(error).__name__}: {error}')
-                answer = [
-                    [f'a sample of the data set could not be made: {reason}']
-                ]
+                failed = 'a sample of the data set could not be made'
+                answer = [[f'{failed}: {reason}']]
     dist.broadcast_object_list(answer)
     return answer[0]
 
 
 def _compare(annotations: Annotations, stats: ClassStats) -> list[str]:
-    number = min(MAX_SAMPLES, len(annotations))
-    places = np.linspace(0, len(annotations) - 1, number, dtype=np.int64)
-    picked = Annotations(annotations.leaves, annotations.rows[places])
-    datasets = [_copy(dataset) for dataset, _ in annotations.leaves]
-    is_class = np.arange(len(stats.classes)) != stats.provenance.ignore_index
-    fraction, files, samples = np.zeros((3, len(is_class)))
+    picked = annotations[evenly_spaced(len(annotations), MAX_SAMPLES)]
+    datasets = [copy.copy(dataset) for dataset, _ in annotations.leaves]
+    for dataset in datasets:  # their transforms may change their state
+        dataset.pipeline = copy.deepcopy(dataset.pipeline)
+    names = [
+        f'class {k} ({printable(x)})' for k, x in enumerate(stats.classes)
+    ]
+    is_class = np.arange(len(names)) != stats.provenance.ignore_index
+    fraction, files, samples = np.zeros((3, len(names)))
     found: list[str] = []
     for annotation, (place, leaf, index) in zip(
         picked, picked.rows.tolist(), strict=True
@@ -63,45 +67,27 @@ def _compare(annotations: Annotations, stats: ClassStats) -> list[str]:
         label = _label_of(datasets[leaf][index], annotation.label_path)
         if label is None:
             return []
-        in_file = annotation.load()[0][: len(is_class)] * is_class
-        in_sample = count_values(label).histogram[: len(is_class)] * is_class
-        fraction += in_file / max(in_file.sum(), 1) / number
+        in_file = annotation.load().delivered[: len(names)] * is_class
+        in_sample = count_values(label).stored[: len(names)] * is_class
+        fraction += in_file / max(in_file.sum(), 1) / len(picked)
         files += in_file > 0
         samples += in_sample > 0
         found += (
-            f'sample {place} has pixels of {_name(stats, k)}, its file none'
-            for k in _indices((in_sample > 0) & (in_file == 0))
+            f'sample {place} has pixels of {names[k]}, its file none'
+            for k in np.flatnonzero((in_sample > 0) & (in_file == 0))
         )
-    is_common = (fraction >= SMALLEST_FRACTION) & (
-        files >= min(FEWEST_FILES, number)
-    )
+    is_common = fraction >= SMALLEST_FRACTION
+    is_common &= files >= min(FEWEST_FILES, len(picked))
     found += (
-        f'{_name(stats, k)} has {100 * fraction[k]:.3g} % of the pixels in '
-        f'{number} label files and none in the samples made of them'
-        for k in _indices(is_common & (samples == 0))
+        f'{names[k]} has {100 * fraction[k]:.3g} % of the pixels in '
+        f'{len(picked)} label files and none in the samples made of them'
+        for k in np.flatnonzero(is_common & (samples == 0))
     )
     if not found:
         return []
-    lines = '\n'.join(f'    {line}' for line in found[:LINES_SHOWN])
-    return [
-        'samples of the data set have other labels than the files that were '
-        f'counted\n{lines}\n    likely fix: {FIX}.'
-    ]
-
-
-def _indices(mask: NDArray[np.bool_]) -> list[int]:
-    return np.flatnonzero(mask).tolist()
-
-
-def _name(stats: ClassStats, k: int) -> str:
-    return f'class {k} ({printable(stats.classes[k])})'
-
-
-def _copy(dataset: Any) -> Any:
-    """A copy whose transforms may change their state."""
-    dataset = copy.copy(dataset)
-    dataset.pipeline = copy.deepcopy(dataset.pipeline)
-    return dataset
+    differ = 'samples of the data set have other labels than the files that '
+    lines = [f'{differ}were counted', *found[:LINES_SHOWN]]
+    return [with_fix('\n    '.join(lines), FIX)]
 
 
 def _label_of(sample: Any, path: str) -> NDArray | None:

@@ -10,11 +10,7 @@ from mmseg.datasets import BaseSegDataset, MultiImageMixDataset
 from torch.utils.data import Subset
 
 from mmseg_margin.stats import collect_stats
-from mmseg_margin.stats.annotations import (
-    FileStates,
-    file_states,
-    list_annotations,
-)
+from mmseg_margin.stats.annotations import FileStates, list_annotations
 from tests.stats.builders import check_scan, open_set, write_set
 
 
@@ -66,11 +62,11 @@ def test_without_classes(root, num_classes):
 
 def test_states_of_shares_add_up_to_the_whole(root):
     samples = list_annotations(open_set(root))
-    whole = file_states(samples)
+    whole = samples.states()
     for ranks in (2, 3, 7):
-        shares = [file_states(samples[rank::ranks]) for rank in range(ranks)]
+        shares = [samples[rank::ranks].states() for rank in range(ranks)]
         assert sum(shares, start=FileStates()) == whole
-    assert file_states(samples[:5]) != whole
+    assert samples[:5].states() != whole
 
 
 def key_of(root, labels=(), **kwargs):

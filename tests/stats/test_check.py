@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from mmseg_margin.stats import (
 from tests.stats.builders import (
     CLASSES,
     SIZE,
+    check_scan,
     model_config,
     open_set,
     report_on,
@@ -28,6 +31,11 @@ from tests.stats.builders import (
 )
 
 SHAPE = SIZE[::-1]
+ALL = (0, 1, 2, 3, 255)
+PROGRAM = (
+    b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n'
+    b'(executed) (w) file closefile\n%%EOF\n'
+)
 
 
 def check_says(text, *parts):
@@ -35,9 +43,15 @@ def check_says(text, *parts):
         assert part in text
 
 
-def test_a_good_set(root):
-    result = report_on(root)
-    assert result.errors == result.warnings == []
+def check_report(report, errors, warnings=()):
+    """Each text is found by its pattern, and there are no others."""
+    for found, expected in (
+        (report.errors, errors),
+        (report.warnings, warnings),
+    ):
+        assert len(found) == len(expected), found
+        for text, pattern in zip(found, expected, strict=True):
+            assert re.search(pattern, text, re.DOTALL), text
 
 
 def test_all_bad_files_in_one_report(tmp_path):
@@ -71,8 +85,7 @@ def test_all_bad_files_in_one_report(tmp_path):
 
 
 def test_only_the_first_ten_files_are_named(tmp_path):
-    root = write_set(tmp_path, 30, values=(0, 1, 2, 3, 4))
-    text = str(report_on(root))
+    text = str(report_on(write_set(tmp_path, 30, values=(0, 1, 2, 3, 4))))
     check_says(text, '4 in 30 file(s)', '0009.png', '... and 20 more')
     assert '0010.png' not in text
 
@@ -80,62 +93,87 @@ def test_only_the_first_ten_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     ('values', 'ignore_index', 'fix'),
     [
+        (ALL, 255, None),
         ((0, 1, 2, 3, 4), 255, 'set ignore_index=4 in every head or map it'),
         ((1, 2, 3, 4), 255, 'from 1 to 4, so set reduce_zero_label=True'),
         (range(60), 255, 'look like a picture or an interpolated label'),
         ((0, 1, 77), 255, 'map these values to classes or to the ignore'),
         ((0, 255), 255, 'map 255 to 1 in the files'),
-        ((0, 1, 2, 3, 255), 11, r'set ignore_index=255 \(it is 11\)'),
+        (ALL, 11, r'set ignore_index=255 \(it is 11\)'),
+        ((255,), 255, 'no pixel carries a class'),
     ],
 )
 def test_likely_fix(tmp_path, values, ignore_index, fix):
-    root = write_set(tmp_path, values=values)
-    (error,) = report_on(root, (4, ignore_index)).errors
-    assert re.search(fix, error)
+    report = report_on(write_set(tmp_path, values=values), (4, ignore_index))
+    errors = [fix] if fix else []
+    check_report(report, errors, ['seg_pad_val'] * (ignore_index == 11))
 
 
-def test_needless_reduce_zero_label(tmp_path):
-    root = write_set(tmp_path, values=(0, 1, 2, 3))
-    result = report_on(open_set(root, reduce_zero_label=True))
-    assert result.errors == []
-    check_says(*result.warnings, 'without a pixel: car', 'turn it off')
-
-
-def test_loader_that_contradicts_its_data_set(root):
-    pipeline = [{'type': 'LoadAnnotations', 'reduce_zero_label': True}]
-    check_says(
-        *report_on(open_set(root, pipeline=pipeline)).errors,
-        'the loading transform failed (6 file(s))',
-        'the `reduce_zero_label` is True',
-    )
-
-
-def test_masks_are_counted_over_all_files(tmp_path):
+@pytest.mark.parametrize('ignore_index', [255, 0, 9])
+def test_masks_get_one_advice(tmp_path, ignore_index):
     root = write_set(tmp_path, 12, values=(0, 255))
     write_label_file(root, 0, np.zeros(SHAPE, np.uint8))
+    dataset, model = open_set(root, ['bg', 'fg']), (2, ignore_index)
+    report = report_on(dataset, model)
     check_says(
-        *report_on(root).errors,
+        report.errors[-1],
         'every label is either 0 or 255, a mask rather than class indices (12',
         '... and 2 more',
+        'map 255 to 1 in the files',
     )
+    assert 'list of classes' not in str(report)
+    assert 'set ignore_index' not in str(report)
     write_label_file(root, 1, np.ones(SHAPE, np.uint8))
-    assert 'a mask' not in str(report_on(root))
+    assert 'a mask' not in str(report_on(dataset, model))
 
 
-def test_lossy_labels_are_named(root):
+def convert_to_jpeg(root):
     for path in (root / 'ann').iterdir():
         with Image.open(path) as image:
             image.save(path, 'JPEG')
-    first, second = report_on(root).errors
-    check_says(first, 'in JPEG, a lossy format', '(6 file(s))')
-    assert 'likely fix: JPEG is lossy, see above' in second
+
+
+def make_thin(root):
+    write_label_file(root, 1, np.zeros((SHAPE[0], 1), np.uint8))
+    Image.new('RGB', (1, SHAPE[0])).save(root / 'img' / '0001.png')
+
+
+def rotate_by_exif(root):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new('RGB', SHAPE).save(root / 'img' / '0000.png', exif=exif)
+
+
+def empty_labels(root):
+    for path in (root / 'ann').iterdir():
+        path.write_bytes(b'')
+
+
+@pytest.mark.parametrize(
+    ('edit', 'errors'),
+    [
+        (
+            convert_to_jpeg,
+            [
+                r'in JPEG, a lossy format.*\(6 file',
+                'likely fix: JPEG is lossy, see above',
+            ],
+        ),
+        (make_thin, ['one pixel wide or high.*ann/0001.png: 1x32']),
+        (rotate_by_exif, []),
+        (empty_labels, [r'unreadable label files \(6 file']),
+    ],
+)
+def test_labels_and_images_that_are_read(root, edit, errors):
+    edit(root)
+    check_report(report_on(root), errors)
 
 
 @pytest.mark.parametrize(
     ('value', 'dtype', 'message'),
     [
-        (-1, np.int32, 'outside the classes: -1 in 1 file(s)'),
-        (-1, np.float32, 'outside the classes: -1 in 1 file(s)'),
+        (-1, np.int32, r'outside the classes: -1 in 1 file\(s\)'),
+        (-1, np.float32, r'outside the classes: -1 in 1 file\(s\)'),
         (0.5, np.float32, '0003.png: values that are not whole numbers'),
         (np.nan, np.float32, '0003.png: values that are not whole numbers'),
         (np.inf, np.float32, '0003.png: values that are not whole numbers'),
@@ -146,24 +184,97 @@ def test_numbers_that_are_not_labels(root, value, dtype, message):
     pixels = np.zeros(SHAPE, dtype)
     pixels[0, 0] = value
     Image.fromarray(pixels).save(root / 'ann' / '0003.png', 'TIFF')
-    (error,) = report_on(root).errors
-    assert message in error
+    check_report(report_on(root), [message])
 
 
-def test_labels_one_pixel_wide(root):
-    write_label_file(root, 1, np.zeros((SHAPE[0], 1), np.uint8))
-    Image.new('RGB', (1, SHAPE[0])).save(root / 'img' / '0001.png')
-    texts = 'one pixel wide or high', 'ann/0001.png: 1x32'
-    check_says(*report_on(root).errors, *texts)
+def loop(path):
+    other = path.with_name('other.png')
+    other.symlink_to(path)
+    path.symlink_to(other)
+
+
+def large(path):
+    """Two terabytes that take no room."""
+    path.touch()
+    os.truncate(path, 2 << 40)
+
+
+BOTH = {
+    'pipe': (os.mkfifo, ': not a regular file'),
+    'folder': (os.mkdir, ': not a regular file'),
+    'device': (lambda x: x.symlink_to('/dev/zero'), ': not a regular file'),
+    'loop': (loop, ': Too many levels of symbolic links'),
+    'dangling link': (lambda x: x.symlink_to(x.parent / 'nowhere'), '\n'),
+}
+STRANGE = {
+    **{('img', kind): case for kind, case in BOTH.items()},
+    **{('ann', kind): case for kind, case in BOTH.items()},
+    ('ann', 'large'): (large, ': 2199023255552 bytes, more than'),
+    ('ann', 'program'): (
+        lambda x: x.write_bytes(PROGRAM),
+        ': a PostScript program, which is not run',
+    ),
+}
+
+
+@pytest.mark.parametrize(('folder', 'kind'), STRANGE)
+def test_files_that_would_block_or_fill_the_memory(root, folder, kind):
+    dataset = open_set(root)
+    path = root / folder / '0003.png'
+    path.unlink()
+    make, message = STRANGE[folder, kind]
+    make(path)
+    (error,) = report_on(dataset).errors
+    assert f'{folder}/0003.png{message}' in error
+    assert error.startswith('missing') == (kind == 'dangling link')
+    if (folder, kind) == ('ann', 'pipe'):
+        cv2 = [{'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}]
+        found = str(report_on(open_set(root, pipeline=cv2)))
+        assert f'ann/0003.png{message}' in found
+
+
+def test_links(root, tmp_path):
+    """Data sets are often made of links to where the data are."""
+    elsewhere = tmp_path / 'elsewhere'
+    shutil.move(root / 'ann', elsewhere)
+    (root / 'ann').mkdir()
+    for path in elsewhere.iterdir():
+        (root / 'ann' / path.name).symlink_to(path)
+    assert not check_scan(open_set(root)).problems
+    (root / 'img' / 'again').symlink_to(root / 'img')
+    with pytest.raises(OSError, match=r'Too many levels .*img/again'):
+        open_set(root)
+
+
+def test_images_of_other_formats_are_not_checked(tmp_path):
+    root = write_set(tmp_path, 1)
+    image = (root / 'img' / '0000.png').rename(root / 'img' / '0000.tif')
+    image.write_bytes(b'of a kind Pillow cannot read')
+    dataset = open_set(root, img_suffix='.tif')
+    assert report_on(dataset).errors == []
+    image.write_bytes(b'')
+    assert 'img/0000.tif: the file is empty' in str(report_on(dataset))
+
+
+def test_settings_of_the_data_set_and_its_loader(tmp_path):
+    root = write_set(tmp_path, values=(0, 1, 2, 3))
+    needless = report_on(open_set(root, reduce_zero_label=True))
+    check_report(needless, [], ['without a pixel: car.*turn it off'])
+    pipeline = [{'type': 'LoadAnnotations', 'reduce_zero_label': True}]
+    (error,) = report_on(open_set(root, pipeline=pipeline)).errors
+    failed = 'the loading transform failed (6 file(s))'
+    check_says(error, failed, 'the `reduce_zero_label` is True')
 
 
 def test_heads(root):
-    result = report_on(root, (19, 255), (4, 11))
-    first, second = result.errors
-    name = 'auxiliary_head.0'
-    check_says(first, f'{name} has num_classes=19', f'classes=4 in {name}')
-    assert f'{name}: 255, auxiliary_head.1: 11' in second
-    check_says(*result.warnings, 'every seg_pad_val')
+    check_report(
+        report_on(root, (19, 255), (4, 11)),
+        [
+            'auxiliary_head.0 has num_classes=19.*num_classes=4 in auxil',
+            'auxiliary_head.0: 255, auxiliary_head.1: 11',
+        ],
+        ['every seg_pad_val'],
+    )
 
 
 def test_ignore_index_of_heads_and_data_sets(tmp_path):
@@ -174,103 +285,82 @@ def test_ignore_index_of_heads_and_data_sets(tmp_path):
     assert 'declares ignore_index=11, 255' in result.warnings[0]
 
 
-def test_absent_and_rare_classes(tmp_path):
-    root = write_set(tmp_path, 4, values=(0, 1))
+def rare_class(root: Path, values, label):
+    """A set of these classes, and one pixel of another."""
+    write_set(root, 4, values)
     pixels = np.zeros(SHAPE, np.uint8)
-    pixels[0, 0] = 2
+    pixels[0, 0] = label
     write_label_file(root, 0, pixels)
-    result = check_labels(open_set(root), model_config(), rare_share=1e-3)
-    assert result.errors == []
-    absent, rare = result.warnings
-    check_says(absent, 'without a pixel: car', 'out of the list of classes.')
-    assert 'very rare classes (share of pixels): tree (0.00016)' in rare
+    return open_set(root)
 
 
-@pytest.mark.parametrize('policy', ['error', 'zero'])
-def test_absent_classes_of_a_loss_with_offsets(tmp_path, policy):
-    root = write_set(tmp_path, values=(0, 1, 2))
-    offsets = OffsetSettings(absent_class=policy)
-    report = check_labels(open_set(root), model_config(), offsets=offsets)
-    (text,) = report.errors if policy == 'error' else report.warnings
-    assert 'without a pixel: car' in text
-    assert ("absent_class='zero'" in text) == (policy == 'error')
-    assert len(report.errors + report.warnings) == 1
+def test_absent_and_rare_classes(tmp_path):
+    dataset = rare_class(tmp_path, (0, 1), 2)
+    check_report(
+        check_labels(dataset, model_config(), rare_share=1e-3),
+        [],
+        [
+            r'without a pixel: car.*out of the list of classes\.',
+            r'very rare classes \(share of pixels\): tree \(0.00016\)',
+        ],
+    )
+
+
+ABSENT = 'without a pixel: car'
+LARGE = r'class 3 \(car\).*far beyond the scores.*largest_offset=0\.4'
 
 
 @pytest.mark.parametrize(
-    ('settings', 'is_error', 'is_warning'),
+    ('label', 'settings', 'error', 'warning'),
     [
-        ({}, True, False),
-        ({'tau': 10.0}, False, True),
-        ({'tau': 0.1}, False, False),
-        ({'largest_offset': 31.0}, False, True),
-        ({'largest_offset': 0.4}, False, False),
+        (0, {}, f"{ABSENT}.*absent_class='zero'", None),
+        (0, {'absent_class': 'zero'}, None, f'{ABSENT}.*of classes.$'),
+        # Offsets beyond the scores are an error if nobody has chosen them.
+        (3, {}, LARGE, None),
+        (3, {'tau': 10.0}, None, LARGE),
+        (3, {'tau': 0.1}, None, None),
+        (3, {'largest_offset': 31.0}, None, LARGE),
+        (3, {'largest_offset': 0.4}, None, None),
     ],
 )
-def test_offsets_beyond_the_scores(tmp_path, settings, is_error, is_warning):
-    """A problem if nobody has chosen them, else a warning."""
-    root = write_set(tmp_path, values=(0, 1, 2))
-    pixels = np.zeros(SHAPE, np.uint8)
-    pixels[0, 0] = 3
-    write_label_file(root, 0, pixels)
-    offsets = OffsetSettings(**settings)
-    report = check_labels(open_set(root), model_config(), offsets=offsets)
-    found = [
-        [text for text in texts if 'largest_offset=0.4' in text]
-        for texts in (report.errors, report.warnings)
-    ]
-    assert [len(texts) for texts in found] == [is_error, is_warning]
-    for text in found[0] + found[1]:
-        check_says(text, 'class 3 (car)', 'far beyond the scores')
+def test_classes_of_a_loss_with_offsets(
+    tmp_path, label, settings, error, warning
+):
+    report = check_labels(
+        rare_class(tmp_path, (0, 1, 2), label),
+        model_config(),
+        rare_share=0,
+        offsets=OffsetSettings(**settings),
+    )
+    check_report(report, *([x] if x else [] for x in (error, warning)))
 
 
 def test_one_class_has_no_offsets(tmp_path):
     dataset = open_set(write_set(tmp_path, values=(0,)), ['bg', 'fg'])
     offsets = OffsetSettings(absent_class='zero')
     report = check_labels(dataset, model_config(), offsets=offsets)
-    check_says(*report.errors, 'class 0 (bg) holds every labelled pixel')
-
-
-@pytest.mark.parametrize('ignore_index', [255, 0, 9])
-def test_masks_get_one_advice(tmp_path, ignore_index):
-    dataset = open_set(write_set(tmp_path, values=(0, 255)), ['bg', 'fg'])
-    report = check_labels(dataset, model_config((2, ignore_index)))
-    check_says(report.errors[-1], 'map 255 to 1 in the files')
-    assert 'list of classes' not in str(report)
-    assert 'set ignore_index' not in str(report)
+    assert 'class 0 (bg) holds every labelled pixel' in report.errors[0]
 
 
 def test_validation_sets_without_labels_are_skipped(root):
     no_path = open_set(root)
     no_path.data_list = [{'img_path': 'a.png'}]
     no_path.serialize_data = False
-    load_image = {'type': 'LoadImageFromFile'}
-    no_loader = open_set(root, pipeline=[load_image])
+    no_loader = open_set(root, pipeline=[{'type': 'LoadImageFromFile'}])
     for dataset in (no_path, no_loader, [1, 2]):
         assert check_validation_labels(dataset, model_config()) is None
 
 
-def test_everything_ignored(tmp_path):
-    root = write_set(tmp_path, values=(255,))
-    check_says(*report_on(root).errors, 'no pixel carries a class')
-    for path in (root / 'ann').iterdir():
-        path.write_bytes(b'')
-    check_says(*report_on(root).errors, 'unreadable label files (6 file(s))')
-
-
-def test_empty_data_set(tmp_path):
-    write_set(tmp_path, 1)
-    (tmp_path / 'img' / '0000.png').unlink()
-    with pytest.raises(DataSetError, match='BaseSegDataset has no samples'):
-        report_on(open_set(tmp_path, serialize_data=False))
-
-
-def test_data_set_without_files():
+def test_data_sets_without_files(tmp_path):
     class Numbers(list):
         metainfo = {'classes': CLASSES}
 
     with pytest.raises(ValueError, match=r'Numbers has no get_data_info\(\)'):
         check_labels(Numbers([1, 2]), {})
+    write_set(tmp_path, 1)
+    (tmp_path / 'img' / '0000.png').unlink()
+    with pytest.raises(DataSetError, match='BaseSegDataset has no samples'):
+        report_on(open_set(tmp_path, serialize_data=False))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root, to be another user')
@@ -292,20 +382,3 @@ def test_read_only_data_and_no_cache_folder(root, log):
     check_says(*report.errors, '0001.png: Permission denied')
     assert 'are not kept in' in log()
     assert sorted(root.rglob('*')) == before
-
-
-def test_image_rotated_by_exif(root):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new('RGB', SHAPE).save(root / 'img' / '0000.png', exif=exif)
-    assert report_on(root).errors == []
-
-
-def test_images_of_other_formats_are_not_checked(tmp_path):
-    root = write_set(tmp_path, 1)
-    (root / 'img' / '0000.png').rename(root / 'img' / '0000.tif')
-    (root / 'img' / '0000.tif').write_bytes(b'of a kind Pillow cannot read')
-    dataset = open_set(root, img_suffix='.tif')
-    assert report_on(dataset).errors == []
-    (root / 'img' / '0000.tif').write_bytes(b'')
-    assert 'img/0000.tif: the file is empty' in str(report_on(dataset))

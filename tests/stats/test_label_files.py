@@ -9,8 +9,11 @@ from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import TRANSFORMS
 from PIL import Image
 
-from mmseg_margin.stats.label_files import count_values, decode
-from mmseg_margin.stats.problems import NotAnIndexMapError
+from mmseg_margin.stats.label_files import (
+    NotAnIndexMapError,
+    count_values,
+    decode,
+)
 from tests.stats.builders import (
     check_scan,
     encode,
@@ -53,7 +56,7 @@ def test_histogram_is_that_of_load_annotations(name):
     array = mmcv.imfrombytes(content, flag='unchanged', backend='pillow')
     expected = np.bincount(array.astype(np.uint8).ravel(), minlength=256)
     decoded = decode(content)
-    np.testing.assert_array_equal(decoded.histogram, expected)
+    np.testing.assert_array_equal(decoded.stored, expected)
     assert decoded.size == array.shape[::-1]
     assert decoded.wrapped == bool(array.max() > 255)
     assert decoded.lossy == (name == 'JPEG')
@@ -76,7 +79,7 @@ def tiff(values, dtype):
 def test_values_that_no_byte_can_hold(dtype, values, outside):
     decoded = decode(tiff(values, dtype))
     assert decoded.outside == outside
-    counted = np.repeat(np.arange(256), decoded.histogram).tolist()
+    counted = np.repeat(np.arange(256), decoded.stored).tolist()
     assert counted == sorted(2 * [x for x in values if x not in outside])
 
 
@@ -91,7 +94,7 @@ def test_colours_are_no_class_indices(mode):
 def test_arrays_of_any_shape_and_type(shape, dtype):
     values = RNG.integers(0, 256, shape).astype(dtype)[..., ::2]
     expected = np.bincount(values.astype(int).ravel(), minlength=256)
-    np.testing.assert_array_equal(count_values(values).histogram, expected)
+    np.testing.assert_array_equal(count_values(values).stored, expected)
 
 
 @TRANSFORMS.register_module()

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,22 +12,16 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import ConfigDict
-from mmengine.logging import MMLogger
 from mmengine.runner import save_checkpoint
 
-from mmseg_margin.stats import (
-    ClassStats,
-    StatsCache,
-    collect_stats,
-    plot_stats,
-)
+from mmseg_margin.stats import ClassStats, plot_stats
 from mmseg_margin.tooling.mosaic import draw_mosaic
 from mmseg_margin.tooling.submission import SubmissionFolder, find_format
 from tests.commands import TOOLS, run_python
 from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
 from tests.small_training import training_config
-from tests.stats.builders import open_set, write_set
+from tests.stats.builders import write_set
 from tests.test_checkpoints import load
 from tools.converters.camvid import convert_camvid
 
@@ -41,7 +36,7 @@ TRIED = {
 SMALL = 4096
 
 
-def write_mosaic(path: Path) -> None:
+def draw_one_mosaic(path: Path) -> None:
     draw_mosaic([[NOISE]], ['noise'], ['a'], [[1, 2, 3]], str(path))
 
 
@@ -54,17 +49,8 @@ def prepare_archive(path: Path) -> None:
     submission(path).write('a.png', NOISE[..., 0] % 19, [])
 
 
-def write_archive(path: Path) -> None:
-    submission(path).pack(['a.png'])
-
-
-def write_checkpoint(path: Path) -> None:
-    save_checkpoint({'state_dict': {'w': torch.ones(4000)}}, str(path))
-
-
 def prepare_conversion(path: Path) -> None:
-    source = path.parents[2] / 'segnet'
-    make_camvid_segnet(source, 1, size=(256, 128))
+    make_camvid_segnet(path.parents[2] / 'segnet', 1, size=(256, 128))
     path.parent.with_name('trainannot').mkdir()
 
 
@@ -72,28 +58,19 @@ def convert(path: Path) -> None:
     convert_camvid(path.parents[2] / 'segnet', path.parents[1])
 
 
-WRITERS = {
-    'stats.json': STATS.to_json,
-    'plot.png': lambda path: plot_stats(STATS, path),
-    'mosaic.png': write_mosaic,
-    'iter_9.pth': write_checkpoint,
-    'results.zip': write_archive,
-    'train/0001TP_000000.png': convert,
-}
-PREPARATIONS = {
-    'results.zip': prepare_archive,
-    'train/0001TP_000000.png': prepare_conversion,
-}
+def save(path: Path) -> None:
+    save_checkpoint({'state_dict': {'w': torch.ones(4000)}}, str(path))
 
 
-def write_good_file(folder: Path, name: str) -> Path:
-    """The file, and what it needs to be written again."""
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b'good')
-    if name in PREPARATIONS:
-        PREPARATIONS[name](path)
-    return path
+# What writes the file, and what has to be there before.
+WRITERS: dict[str, tuple[Callable[[Path], object], ...]] = {
+    'stats.json': (STATS.to_json,),
+    'plot.png': (lambda path: plot_stats(STATS, path),),
+    'mosaic.png': (draw_one_mosaic,),
+    'iter_9.pth': (save,),
+    'results.zip': (lambda x: submission(x).pack(['a.png']), prepare_archive),
+    'train/0001TP_000000.png': (convert, prepare_conversion),
+}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -118,7 +95,12 @@ def test_earlier_files_survive(name, code, request, tmp_path, record_property):
     """A full disk; and without root, that no file may exceed 4 KiB."""
     is_full = code == errno.ENOSPC
     folder = request.getfixturevalue('disk') if is_full else tmp_path / 'files'
-    path = write_good_file(folder, name)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'good')
+    task, *preparations = WRITERS[name]
+    for prepare in preparations:
+        prepare(path)
     if is_full:
         fill(folder)
     before = contents(folder)
@@ -127,7 +109,7 @@ def test_earlier_files_survive(name, code, request, tmp_path, record_property):
         if not is_full:
             resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
         try:
-            WRITERS[name](path)
+            task(path)
         except OSError as error:
             os._exit(error.errno)
 
@@ -136,21 +118,6 @@ def test_earlier_files_survive(name, code, request, tmp_path, record_property):
     assert wait_for([child], 100) == [code]
     assert contents(folder) == before
     record_property(TRIED[code], 1)
-
-
-def test_cache_on_a_full_disk_does_not_stop_a_scan(
-    disk, tmp_path, record_property
-):
-    log = tmp_path / 'log'
-    MMLogger.get_instance('full disk', log_file=str(log))
-    root = write_set(tmp_path / 'data')
-    fill(disk)
-    right = collect_stats(open_set(root)).stats
-    cache = StatsCache(disk / 'cache')
-    assert collect_stats(open_set(root), cache=cache).stats == right
-    assert 'No space left' in log.read_text()
-    assert list(disk.rglob('*.*')) == []
-    record_property('full disks', 1)
 
 
 def test_training_on_a_full_disk(disk, tmp_path, record_property):

@@ -7,7 +7,10 @@ import io
 import os
 import resource
 import shutil
+import struct
+import zlib
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,10 +19,17 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.problems import FILES_SHOWN, LOADING_ERRORS, Problem
+from mmseg_margin.stats.label_files import LOADING_ERRORS
+from mmseg_margin.stats.problems import FILES_SHOWN, Problem
 from mmseg_margin.stats.scan import LabelRange, scan
-from tests.stats.builders import open_set
-from tests.torture.hostile_labels import LabelFile, label_files
+from tests.stats.builders import (
+    encode,
+    encode_palette,
+    open_set,
+    png_chunk,
+    write_png,
+)
+from tests.stats.test_check import PROGRAM
 
 NUM_FILES = int(os.environ.get('MMSEG_MARGIN_FUZZ', '400'))
 FILES_PER_SCAN = min(8, FILES_SHOWN)  # so that the findings name them all
@@ -31,6 +41,96 @@ NOT_COUNTED = (
     Problem.LOADING_FAILED,
 )
 MOST_MEMORY = 3 << 30
+MAX_MUTATIONS = 4
+SIDES = st.integers(1, 40)
+EXPANDING = zlib.compress(bytes(1 << 27))  # 128 KiB that stand for 128 MiB
+
+
+def insert_chunk(pixels: np.ndarray, name: bytes) -> bytes:
+    """A PNG with a chunk behind its header that expands."""
+    png = encode(pixels)
+    return png[:33] + png_chunk(name, b'a\0\0' + EXPANDING) + png[33:]
+
+
+# Those that keep every pixel as it is.
+LOSSLESS: tuple[Callable[[np.ndarray], bytes], ...] = (
+    encode,
+    lambda x: encode(x, compress_level=0),
+    lambda x: encode_palette(x, 8),
+    lambda x: encode(x.astype(np.uint16)),
+    lambda x: write_png(x, interlaced=True),
+    lambda x: encode(x, 'BMP'),
+    lambda x: encode(x, 'TIFF'),
+    lambda x: encode(x, 'TIFF', compression='tiff_lzw'),
+    lambda x: encode(x, 'TIFF', compression='tiff_deflate'),
+    lambda x: encode(x.astype(np.int32), 'TIFF'),
+    lambda x: encode(x, 'PPM'),
+)
+OTHERS: tuple[Callable[[np.ndarray], bytes], ...] = (
+    lambda x: encode_palette(x, 4),
+    lambda x: encode_palette(x, 1),
+    lambda x: encode(x > 99),
+    lambda x: encode(x.astype(np.float32) / 7, 'TIFF'),
+    lambda x: encode(np.stack([x, x, x], axis=2)),
+    lambda x: encode(x, 'JPEG'),
+    lambda x: encode(x, 'GIF'),
+    lambda x: encode(np.stack([x, x, x], axis=2), 'WEBP'),
+    lambda x: b'',
+    lambda x: x.tobytes(),
+    lambda x: b'<html><script>alert(1)</script></html>' * x.shape[0],
+    lambda x: PROGRAM,
+    lambda x: write_png(x, (60000, 60000)),
+    lambda x: insert_chunk(x, b'zTXt'),
+    lambda x: insert_chunk(x, b'iCCP'),
+    lambda x: write_png(x, (1, 1)),  # more pixels than declared
+    lambda x: write_png(x, (0, x.shape[0])),
+)
+
+
+def declare_size(content: bytes, where: int, value: int) -> bytes:
+    """Another size in the header of a PNG, with the checksum it needs."""
+    if content[12:16] != b'IHDR' or len(content) < 33:
+        return content
+    size = struct.pack('>II', 1 << where % 16, 1 + 50 * value)
+    header = png_chunk(b'IHDR', size + content[24:29])
+    return content[:8] + header + content[33:]
+
+
+def set_byte(content: bytes, where: int, value: int) -> bytes:
+    return content[:where] + bytes([value]) + content[where + 1 :]
+
+
+# Of the content, a place in it and a byte.
+MUTATIONS: tuple[Callable[[bytes, int, int], bytes], ...] = (
+    *(2 * [lambda x, i, value: set_byte(x, i, x[i] ^ 1 << value % 8)]),
+    set_byte,
+    lambda x, where, value: x[:where],
+    lambda x, where, value: x[:where] + x[where : where + value] + x[where:],
+    lambda x, where, value: x[:where] + x[where + value :],
+    lambda x, where, value: x + bytes([value]) * where,
+    declare_size,
+)
+
+
+@st.composite
+def label_files(draw: st.DrawFn) -> tuple[bytes, np.ndarray | None]:
+    """Any format, in most cases damaged in up to four places.
+
+    With its pixels if nothing was done to them.
+    """
+    seed, height, width = draw(st.integers(0, 2**32)), draw(SIDES), draw(SIDES)
+    rng = np.random.default_rng(seed)
+    high = draw(st.sampled_from([2, 5, 256]))
+    pixels = rng.integers(0, high, (height, width)).astype(np.uint8)
+    write = draw(st.sampled_from([*LOSSLESS, *LOSSLESS, *OTHERS]))
+    content = write(pixels)
+    number = draw(st.integers(0, MAX_MUTATIONS))
+    for _ in range(number):
+        if content:
+            mutate = draw(st.sampled_from(MUTATIONS))
+            where = draw(st.integers(0, 2**20)) % len(content)
+            content = mutate(content, where, draw(st.integers(0, 255)))
+    return content, pixels if write in LOSSLESS and not number else None
 
 
 def count_with_pillow(content: bytes) -> np.ndarray | None:
@@ -51,20 +151,15 @@ def count_with_pillow(content: bytes) -> np.ndarray | None:
         return np.bincount(pixels.astype(np.uint8).ravel(), minlength=256)
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    """A data set of as many images as are scanned together."""
-    root = tmp_path_factory.mktemp('hostile')
-    (root / 'img').mkdir()
-    for index in range(FILES_PER_SCAN):
-        Image.new('L', (1, 1)).save(root / 'img' / f'{index:04d}.png')
-    return root
-
-
 @pytest.mark.filterwarnings('ignore')
-def test_counted_correctly_or_reported_by_name(folder, record_property):
+def test_counted_correctly_or_reported_by_name(tmp_path, record_property):
     tried: Counter = Counter()
-    dataset = open_set(folder, pipeline=[{'type': 'LoadAnnotations'}])
+    labels = tmp_path / 'ann'
+    (tmp_path / 'img').mkdir()
+    paths = [labels / f'{index:04d}.png' for index in range(FILES_PER_SCAN)]
+    for path in paths:
+        Image.new('L', (1, 1)).save(tmp_path / 'img' / path.name)
+    dataset = open_set(tmp_path, pipeline=[{'type': 'LoadAnnotations'}])
     samples = list_annotations(dataset)
 
     @given(st.lists(label_files(), min_size=8, max_size=FILES_PER_SCAN))
@@ -74,12 +169,11 @@ def test_counted_correctly_or_reported_by_name(folder, record_property):
         derandomize='MMSEG_MARGIN_FUZZ' not in os.environ,
         suppress_health_check=list(HealthCheck),
     )
-    def check(files: list[LabelFile]) -> None:
-        shutil.rmtree(folder / 'ann', ignore_errors=True)
-        (folder / 'ann').mkdir()
-        expected = np.zeros(256, np.int64)
-        for index, file in enumerate(files):
-            (folder / 'ann' / f'{index:04d}.png').write_bytes(file.content)
+    def check(files: list[tuple[bytes, np.ndarray | None]]) -> None:
+        shutil.rmtree(labels, ignore_errors=True)
+        labels.mkdir()
+        for path, (content, _) in zip(paths, files, strict=True):
+            path.write_bytes(content)
         result = scan(samples, LabelRange(None), num_threads=2)
         named = '\n'.join(
             text
@@ -87,13 +181,14 @@ def test_counted_correctly_or_reported_by_name(folder, record_property):
             if kind in result.problems
             for _, text in result.problems[kind].first
         )
-        for index, file in enumerate(files):
-            by_pillow = count_with_pillow(file.content)
-            is_named = f'/ann/{index:04d}.png' in named
-            if file.pixels is not None:
-                assert not is_named
-                by_pillow = np.bincount(file.pixels.ravel(), minlength=256)
+        expected = np.zeros(256, np.int64)
+        for path, (content, pixels) in zip(paths, files, strict=True):
+            is_named = f'/ann/{path.name}' in named
             tried['reported by name' if is_named else 'counted correctly'] += 1
+            by_pillow = count_with_pillow(content)
+            if pixels is not None:
+                assert not is_named
+                by_pillow = np.bincount(pixels.ravel(), minlength=256)
             if not is_named:
                 assert by_pillow is not None
                 expected += by_pillow

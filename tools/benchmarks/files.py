@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mmseg_margin.stats import StatsCache, collect_stats
-from mmseg_margin.stats.annotations import file_states, list_annotations
+from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.scan import LabelRange, scan
 
 from .scan_labels import (
@@ -26,7 +26,7 @@ from .scan_labels import (
 
 SMALL = (64, 32)
 FILES_PER_FOLDER = 1000
-ALL_REDUCE = 4 * 256 * 8  # four int64 rows with one entry per label value
+SUMS = 4 * 256 * 8  # four int64 rows with one entry per label value
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
 
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         figures = (1e6 * seconds, kept, peak)
         table.add_row(name, *(f'{x / args.files:.1f}' for x in figures))
     Console().print(table)
-    print(f'one all-reduce of {ALL_REDUCE} bytes for any data set')
+    print(f'sums of {SUMS} bytes from each rank for any data set')
 
 
 def write_links(root: Path, num_files: int) -> None:
@@ -82,7 +82,7 @@ def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
     labels = LabelRange(NUM_CLASSES)
     dataset = timed("mmseg's file list", lambda: open_labels(root, PIPELINE))
     samples = timed('our file list', lambda: list_annotations(dataset))
-    timed('size and times of the files', lambda: file_states(samples))
+    timed('size and times of the files', samples.states)
     timed('reading, one thread', lambda: scan(samples, labels, 1))
     wait_until_cached()
     store = StatsCache(cache)

@@ -9,7 +9,7 @@ import numpy as np
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
-from mmseg_margin.stats.collect import SAFE_AGE_NS
+from mmseg_margin.stats.cache import SAFE_AGE_NS
 
 NUM_CLASSES = 19
 CELL = 256
