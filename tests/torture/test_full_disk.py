@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import ConfigDict
+from mmengine.logging import MMLogger
 from mmengine.runner import save_checkpoint
 
 from mmseg_margin.stats import ClassStats, plot_stats
+from mmseg_margin.stats.cache import StatsCache
+from mmseg_margin.stats.scan import collect_stats
 from mmseg_margin.tooling.mosaic import draw_mosaic
 from mmseg_margin.tooling.submission import SubmissionFolder, find_format
 from tests.commands import TOOLS, run_python
 from tests.layouts import make_camvid_segnet
 from tests.processes import FORK, wait_for
 from tests.small_training import training_config
-from tests.stats.builders import write_set
+from tests.stats.builders import open_set, write_set
 from tests.test_checkpoints import load
 from tools.converters.camvid import convert_camvid
 
@@ -118,6 +121,21 @@ def test_earlier_files_survive(name, code, request, tmp_path, record_property):
     assert wait_for([child], 100) == [code]
     assert contents(folder) == before
     record_property(TRIED[code], 1)
+
+
+def test_cache_on_a_full_disk_does_not_stop_a_scan(
+    disk, tmp_path, record_property
+):
+    log = tmp_path / 'log'
+    MMLogger.get_instance('full disk', log_file=str(log))
+    root = write_set(tmp_path / 'data')
+    fill(disk)
+    right = collect_stats(open_set(root)).stats
+    cache = StatsCache(disk / 'cache')
+    assert collect_stats(open_set(root), cache=cache).stats == right
+    assert 'No space left' in log.read_text()
+    assert list(disk.rglob('*.*')) == []
+    record_property('full disks', 1)
 
 
 def test_training_on_a_full_disk(disk, tmp_path, record_property):
