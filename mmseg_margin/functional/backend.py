@@ -38,50 +38,42 @@ GPU_SCORES, GPU_PIXELS = 8_000_000, 65_536
 logger = logging.getLogger('mmseg_margin')
 
 
+class Pixels(NamedTuple):
+    """P pixels in contiguous memory; ignored ones have a negative label."""
+
+    scores: Tensor  # (K, P)
+    labels: Tensor  # (1, P)
+    weight: Tensor  # (1, P)
+
+
 class PixelTerms(NamedTuple):
-    """What a kernel computes for P pixels.
+    """What a kernel computes for P pixels."""
 
-    Args:
-        loss: Weighted loss, (1, P).
-        gradient: Gradient of the summed loss, (K, P).
-        hits: Number of pixels whose label has the highest score.
-        log_loss: Sum of the weighted cross-entropy, if the loss contains it.
-        stored: Intermediates. The compiler stores what is returned, and would
-            recompute it in each loop otherwise.
-    """
-
-    loss: Tensor
-    gradient: Tensor
-    hits: Tensor
-    log_loss: Tensor | None = None
+    loss: Tensor  # weighted, (1, P)
+    gradient: Tensor  # of the summed loss, (K, P)
+    hits: Tensor  # number of pixels whose label has the highest score
+    log_loss: Tensor | None = None  # sum of the weighted cross-entropy in it
+    # The compiler stores intermediates that are returned, and would recompute
+    # them in each loop otherwise.
     stored: tuple[Tensor, ...] = ()
 
 
-Kernel = Callable[[Tensor, Tensor, Tensor, tuple], PixelTerms]
+Kernel = Callable[[Pixels, tuple], PixelTerms]
 
 
 class PixelKernel(Protocol):
-    """Loss and gradient of scores (K, P), labels and weight (1, P).
+    """Loss and gradient of P pixels; ignored ones have the weight 0.
 
-    Ignored pixels have the label -1 and the weight 0. A kernel is a named
-    tuple of its settings, and is compiled once for each value of the tuple.
+    A named tuple of settings, compiled once for each value of the tuple.
     """
 
     def __hash__(self) -> int: ...
     def __iter__(self) -> Iterator: ...
 
-    def eager(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
-    ) -> PixelTerms:
-        """Computed by torch operators, in as few passes as possible.
+    def eager(self, pixels: Pixels, constants: Any) -> PixelTerms:
+        """In few passes: overwrites intermediates, indexes by the label."""
 
-        Intermediates are overwritten, and the label's row is read and written
-        by index.
-        """
-
-    def fusible(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
-    ) -> PixelTerms:
+    def fusible(self, pixels: Pixels, constants: Any) -> PixelTerms:
         """The same for a compiler, without indexing, which splits loops."""
 
 
@@ -136,11 +128,11 @@ def _has_compiler(device_type: str) -> bool:
 
 
 class Plan(NamedTuple):
-    """A kernel, how many pixels to give it at once, and on what threads."""
+    """A kernel, how many pixels to give it at once, and how many threads."""
 
     kernel: Kernel
     pixels: int
-    one_thread: bool
+    threads: int
 
 
 def make_plan(
@@ -154,8 +146,7 @@ def make_plan(
         backend = _choose_without_triton(device, K * pixels)
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
-    one_thread = K * pixels < threads * SCORES_A_THREAD
-    if one_thread:
+    if K * pixels < threads * SCORES_A_THREAD:
         threads = 1
     if device.type != 'cpu':
         size = max(GPU_SCORES // K, GPU_PIXELS)
@@ -164,19 +155,19 @@ def make_plan(
     else:
         size = threads * max(EAGER_SCORES // K, EAGER_PIXELS)
     if not compiled:
-        return Plan(kernel.eager, size, one_thread)
+        return Plan(kernel.eager, size, threads)
     double = like.dtype == torch.float64
-    return Plan(_compile(kernel, K, double, device.type), size, one_thread)
+    return Plan(_compile(kernel, K, double, device.type), size, threads)
 
 
 @contextmanager
 def threads_of(plan: Plan) -> Iterator[None]:
     """Context manager: the threads that a plan asks for."""
     threads = torch.get_num_threads()
-    if threads == 1 or not plan.one_thread:
+    if plan.threads == threads:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(plan.threads)
     try:
         yield
     finally:
@@ -189,8 +180,8 @@ def _compile(
 ) -> Kernel:
     """One compiled kernel for each variant, or the eager one."""
 
-    def variant(scores, labels, weight, constants):
-        return kernel.fusible(scores, labels, weight, constants)
+    def variant(pixels, constants):
+        return kernel.fusible(pixels, constants)
 
     # torch.compile gives up after eight variants of one code object, so each
     # variant gets its own.
@@ -206,17 +197,17 @@ def _compile(
     )
     failed = False
 
-    def run_or_fall_back(scores, labels, weight, constants):
+    def run_or_fall_back(pixels, constants):
         nonlocal failed
         if failed:
-            return kernel.eager(scores, labels, weight, constants)
-        if scores.shape[1] > 1:
+            return kernel.eager(pixels, constants)
+        if pixels.labels.numel() > 1:
             # In every call, because another number of threads, or inference
             # mode, triggers recompilation, which has to be dynamic too.
-            for per_pixel in (scores, labels, weight):
+            for per_pixel in pixels:
                 torch._dynamo.mark_dynamic(per_pixel, 1)
         try:
-            return compiled(scores, labels, weight, constants)
+            return compiled(pixels, constants)
         except (OSError, RuntimeError) as error:
             if not _is_compile_error(error):
                 raise
@@ -226,7 +217,7 @@ def _compile(
                 'slower: %s',
                 str(error).strip().split('\n')[0],
             )
-            return kernel.eager(scores, labels, weight, constants)
+            return kernel.eager(pixels, constants)
 
     return run_or_fall_back
 
@@ -252,7 +243,6 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     Applied at import, it would import the whole compiler, which takes longer
     than the rest of this package's import.
     """
-
     disabled: list[Callable[P, R]] = []
 
     @functools.wraps(function)

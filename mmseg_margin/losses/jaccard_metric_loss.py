@@ -6,7 +6,7 @@ import torch
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import INVALID, as_index, known_labels
 
 from .base import check_loss_name, two_class_scores
@@ -41,10 +41,9 @@ class JaccardMetricLoss(nn.Module):
         loss_name: str = 'loss_jml',
     ) -> None:
         super().__init__()
-        if not smooth >= 0:
-            raise SettingError(f'smooth={smooth!r} must not be negative.')
         check_loss_name(loss_name)
         self.smooth = smooth
+        require(self, 'smooth', 'not be negative', lambda x: x >= 0)
         self.loss_weight = loss_weight
         self.loss_name = loss_name
 

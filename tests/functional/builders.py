@@ -15,7 +15,7 @@ from mmseg_margin.functional import (
     jaccard_loss,
     margin_loss,
 )
-from mmseg_margin.functional.stage import Objective, reduced_loss
+from mmseg_margin.functional.stage import PixelObjective, reduced_loss
 
 IGNORE = 255
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -25,7 +25,7 @@ jaccard = partial(jaccard_loss, backend='eager')
 OBJECTIVES = ('margin', 'authors', 'jaccard', 'ce', 'focal')
 
 
-def make_objective(name: str, K: int) -> Objective:
+def make_objective(name: str, K: int) -> PixelObjective:
     """One of the objectives, with offsets where it has them."""
     rho_0k, rho_k0 = torch.linspace(0.1, 2, K), torch.linspace(0.3, 0.1, K)
     if name == 'jaccard':

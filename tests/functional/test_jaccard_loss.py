@@ -11,9 +11,9 @@ from mmseg_margin.functional import (
     jaccard_loss,
     jaccard_weights,
 )
+from mmseg_margin.functional.backend import Pixels
 from mmseg_margin.functional.jaccard_loss import (
     ErrorWeights,
-    JaccardConstants,
     JaccardKernel,
     counting_step,
 )
@@ -54,15 +54,14 @@ def sorted_weights(e, is_label, seen, seen_is_label):
 
 def run_kernel(how, scores, labels, tables, ce_weight):
     """Loss and gradient of pixels (P, K) with the weights of tables."""
-    K = scores.shape[1]
-    constants = JaccardConstants(
-        torch.arange(K).unsqueeze(1),
-        *map(ErrorWeights.between, tables),
-        torch.tensor(ce_weight, dtype=torch.float64),
-    )
+    number = torch.arange(scores.shape[1]).unsqueeze(1)
+    own, other = map(ErrorWeights.between, tables)
+    ce_weight = torch.tensor(ce_weight, dtype=torch.float64)
     ones = torch.ones(1, len(labels), dtype=torch.float64)
-    kernel = getattr(JaccardKernel(), how)
-    terms = kernel(scores.t(), labels.unsqueeze(0), ones, constants)
+    terms = getattr(JaccardKernel(), how)(
+        Pixels(scores.t(), labels.unsqueeze(0), ones),
+        (number, own, other, ce_weight),
+    )
     return terms.loss[0], terms.gradient.t()
 
 
@@ -158,12 +157,9 @@ def test_properties(ce_weight):
         scores[pixels][:, classes], renamed[pixels], **arguments
     )
     torch.testing.assert_close(permuted, loss[pixels])
-
-
-def test_a_perfect_prediction_costs_nothing():
     labels = torch.tensor([0, 1, 2, 1])
-    scores = 1e4 * torch.nn.functional.one_hot(labels).double()
-    assert jaccard(scores, labels) == 0
+    perfect = 1e4 * torch.nn.functional.one_hot(labels).double()
+    assert jaccard(perfect, labels, ce_weight=ce_weight) == 0
 
 
 def test_weights_are_not_negative_and_bounded():
