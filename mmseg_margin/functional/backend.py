@@ -13,12 +13,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from mmseg_margin.errors import MissingPackageError, SettingError
+
+from .triton_launch import TritonResult
 
 P = ParamSpec('P')
 R = TypeVar('R')
@@ -58,23 +60,39 @@ class PixelTerms(NamedTuple):
     stored: tuple[Tensor, ...] = ()
 
 
-Kernel = Callable[[Pixels, tuple], PixelTerms]
+class PixelObjective(Protocol):
+    """What is computed for each pixel; ignored ones have the weight 0."""
 
+    name: ClassVar[str]  # the key in triton_check.proven
 
-class PixelKernel(Protocol):
-    """Loss and gradient of P pixels; ignored ones have the weight 0.
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        """Settings that are part of a compiled kernel."""
 
-    A named tuple of settings, compiled once for each value of the tuple.
-    """
+    def constants(self, like: Tensor, source: Any) -> tuple:
+        """Tensors for scores like (N, K, ...) from a source of pixels."""
 
-    def __hash__(self) -> int: ...
-    def __iter__(self) -> Iterator: ...
-
-    def eager(self, pixels: Pixels, constants: Any) -> PixelTerms:
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
         """In few passes: overwrites intermediates, indexes by the label."""
 
-    def fusible(self, pixels: Pixels, constants: Any) -> PixelTerms:
+    @staticmethod
+    def fusible(
+        pixels: Pixels, constants: tuple, numbers: tuple
+    ) -> PixelTerms:
         """The same for a compiler, without indexing, which splits loops."""
+
+    def triton_stage(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None,
+        ignore_index: int,
+        pixel_loss: bool,
+    ) -> TritonResult:
+        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
+
+
+Kernel = Callable[[Pixels, tuple], PixelTerms]
 
 
 def class_numbers(like: Tensor) -> Tensor:
@@ -136,7 +154,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    kernel: PixelKernel, like: Tensor, pixels: int, backend: str
+    objective: PixelObjective, like: Tensor, pixels: int, backend: str
 ) -> Plan:
     """The plan for a number of pixels with scores like (N, K, ...)."""
     K, device = like.shape[1], like.device
@@ -154,10 +172,12 @@ def make_plan(
         size = threads * max(COMPILED_SCORES // K, COMPILED_PIXELS)
     else:
         size = threads * max(EAGER_SCORES // K, EAGER_PIXELS)
-    if not compiled:
-        return Plan(kernel.eager, size, threads)
-    double = like.dtype == torch.float64
-    return Plan(_compile(kernel, K, double, device.type), size, threads)
+    kind, numbers = type(objective), objective.numbers(K)
+    kernel: Kernel = functools.partial(kind.eager, numbers=numbers)
+    if compiled:
+        double = like.dtype == torch.float64
+        kernel = _compile(kind, numbers, K, double, device.type)
+    return Plan(kernel, size, threads)
 
 
 @contextmanager
@@ -176,16 +196,20 @@ def threads_of(plan: Plan) -> Iterator[None]:
 
 @functools.cache
 def _compile(
-    kernel: PixelKernel, num_classes: int, double: bool, device_type: str
+    kind: type[PixelObjective],
+    numbers: tuple[float, ...],
+    num_classes: int,
+    double: bool,
+    device_type: str,
 ) -> Kernel:
     """One compiled kernel for each variant, or the eager one."""
 
     def variant(pixels, constants):
-        return kernel.fusible(pixels, constants)
+        return kind.fusible(pixels, constants, numbers)
 
     # torch.compile gives up after eight variants of one code object, so each
     # variant gets its own.
-    parts = (type(kernel).__name__, *kernel, num_classes, double)
+    parts = (kind.__name__, *numbers, num_classes, double)
     variant.__code__ = variant.__code__.replace(
         co_name='_'.join(map(str, parts))
     )
@@ -200,7 +224,7 @@ def _compile(
     def run_or_fall_back(pixels, constants):
         nonlocal failed
         if failed:
-            return kernel.eager(pixels, constants)
+            return kind.eager(pixels, constants, numbers)
         if pixels.labels.numel() > 1:
             # In every call, because another number of threads, or inference
             # mode, triggers recompilation, which has to be dynamic too.
@@ -217,7 +241,7 @@ def _compile(
                 'slower: %s',
                 str(error).strip().split('\n')[0],
             )
-            return kernel.eager(pixels, constants)
+            return kind.eager(pixels, constants, numbers)
 
     return run_or_fall_back
 

@@ -32,14 +32,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .backend import (
-    EAGER_SCORES,
-    PixelKernel,
-    Pixels,
-    PixelTerms,
-    class_numbers,
-)
-from .settings import require
+from mmseg_margin.errors import SettingError
+
+from .backend import EAGER_SCORES, Pixels, PixelTerms, class_numbers
 from .softmax import eager_softmax, fusible_softmax
 from .stage import reduced_loss
 from .triton_launch import TritonResult
@@ -62,16 +57,8 @@ class JaccardObjective:
     reduce: Callable[[Tensor], Any] | None = None
     name: ClassVar[str] = 'jaccard'
 
-    def __post_init__(self) -> None:
-        require(
-            self,
-            'levels',
-            'be a whole number above 1',
-            lambda x: isinstance(x, int) and x > 1,
-        )
-
-    def kernel(self, num_classes: int) -> PixelKernel:
-        return JaccardKernel()
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        return ()
 
     def constants(self, like: Tensor, source: Phases | Images) -> tuple:
         """Class numbers, weights of own and of other errors, ce_weight."""
@@ -86,6 +73,51 @@ class JaccardObjective:
         # A float that changes every step would trigger recompilation.
         ce_weight = like.new_full((), self.ce_weight)
         return class_numbers(like), own, other, ce_weight
+
+    @staticmethod
+    def fusible(
+        pixels: Pixels, constants: tuple, numbers: tuple
+    ) -> PixelTerms:
+        scores, labels, weight = pixels
+        number, own, other, ce_weight = constants
+        is_label = labels == number
+        softmax = fusible_softmax(scores, labels, is_label)
+        p = softmax.power * (1 / softmax.total)
+        index = labels.clamp(min=0).long()
+        w_y = _interpolate(own, softmax.error, lambda t, at: t[index, at])
+        w = _interpolate(other, p, lambda t, at: t.gather(1, at))
+        c = torch.where(is_label, -w_y, w)
+        mean = (c * p).sum(0, keepdim=True)
+        ce_weight = weight * ce_weight
+        log_loss = softmax.log_loss
+        loss = weight * (mean + w_y) + ce_weight * log_loss
+        gradient = p * (weight * c + (ce_weight - weight * mean))
+        gradient = gradient - torch.where(is_label, ce_weight, 0.0)
+        return PixelTerms(
+            loss,
+            gradient,
+            softmax.is_hit.sum(),
+            (weight * log_loss).sum(),
+            stored=(c, w_y),
+        )
+
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+        scores, labels, weight = pixels
+        _, own, other, ce_weight = constants
+        index = labels.clamp(min=0).long()
+        softmax = eager_softmax(scores, labels, index)
+        p = softmax.power.div_(softmax.total)
+        w_y = _look_up(own, softmax.error, index)
+        cp = _look_up(other, p).scatter_(0, index, -w_y).mul_(p)
+        mean = cp.sum(0, keepdim=True)
+        log_loss = weight * softmax.log_loss
+        loss = (mean + w_y).mul_(weight)
+        loss.addcmul_(ce_weight, log_loss)
+        ce_weight = weight * ce_weight
+        gradient = cp.mul_(weight).addcmul_(p, ce_weight - weight * mean)
+        gradient.scatter_add_(0, index, -ce_weight)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum(), log_loss.sum())
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any
@@ -119,51 +151,6 @@ class ErrorWeights(NamedTuple):
             borders.diff(append=borders[:, -1:]),
             first.to(torch.int32).unsqueeze(1),
         )
-
-
-class JaccardKernel(NamedTuple):
-    """Loss and gradient of P pixels."""
-
-    def fusible(self, pixels: Pixels, constants: tuple) -> PixelTerms:
-        scores, labels, weight = pixels
-        number, own, other, ce_weight = constants
-        is_label = labels == number
-        softmax = fusible_softmax(scores, labels, is_label)
-        p = softmax.power * (1 / softmax.total)
-        index = labels.clamp(min=0).long()
-        w_y = _interpolate(own, softmax.error, lambda t, at: t[index, at])
-        w = _interpolate(other, p, lambda t, at: t.gather(1, at))
-        c = torch.where(is_label, -w_y, w)
-        mean = (c * p).sum(0, keepdim=True)
-        ce_weight = weight * ce_weight
-        log_loss = softmax.log_loss
-        loss = weight * (mean + w_y) + ce_weight * log_loss
-        gradient = p * (weight * c + (ce_weight - weight * mean))
-        gradient = gradient - torch.where(is_label, ce_weight, 0.0)
-        return PixelTerms(
-            loss,
-            gradient,
-            softmax.is_hit.sum(),
-            (weight * log_loss).sum(),
-            stored=(c, w_y),
-        )
-
-    def eager(self, pixels: Pixels, constants: tuple) -> PixelTerms:
-        scores, labels, weight = pixels
-        _, own, other, ce_weight = constants
-        index = labels.clamp(min=0).long()
-        softmax = eager_softmax(scores, labels, index)
-        p = softmax.power.div_(softmax.total)
-        w_y = _look_up(own, softmax.error, index)
-        cp = _look_up(other, p).scatter_(0, index, -w_y).mul_(p)
-        mean = cp.sum(0, keepdim=True)
-        log_loss = weight * softmax.log_loss
-        loss = (mean + w_y).mul_(weight)
-        loss.addcmul_(ce_weight, log_loss)
-        ce_weight = weight * ce_weight
-        gradient = cp.mul_(weight).addcmul_(p, ce_weight - weight * mean)
-        gradient.scatter_add_(0, index, -ce_weight)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum(), log_loss.sum())
 
 
 def _interpolate(
@@ -310,7 +297,7 @@ def jaccard_loss(
     return reduced_loss(
         scores,
         labels,
-        JaccardObjective(ce_weight, levels, reduce),
+        JaccardObjective(ce_weight, check_levels(levels), reduce),
         align_corners=align_corners,
         ignore_index=ignore_index,
         reduction=reduction,
@@ -329,3 +316,9 @@ def upsampled_jaccard_loss(
     return jaccard_loss(
         low_scores, labels, align_corners=align_corners, **settings
     )
+
+
+def check_levels(levels: int) -> int:
+    if isinstance(levels, int) and levels > 1:
+        return levels
+    raise SettingError(f'levels={levels!r} must be a whole number above 1.')

@@ -25,7 +25,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -33,13 +33,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .backend import (
-    PixelKernel,
-    Pixels,
-    PixelTerms,
-    class_numbers,
-    select_label,
-)
+from .backend import Pixels, PixelTerms, class_numbers, select_label
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
@@ -63,9 +57,9 @@ class MarginObjective:
     settings: MarginSettings = field(default_factory=MarginSettings)
     name: ClassVar[str] = 'margin'
 
-    def kernel(self, num_classes: int) -> PixelKernel:
-        weights = self.settings.term_weights(num_classes)
-        return MarginKernel(self.settings.bits, *weights)
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        """Bits, and the weights of the label's term and of the others."""
+        return self.settings.bits, *self.settings.term_weights(num_classes)
 
     def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
         """Class numbers, rho_0k and rho_k0 in bits, each (K, 1)."""
@@ -80,34 +74,13 @@ class MarginObjective:
             found.append(self.settings.bits * rho.expand(K).unsqueeze(1))
         return tuple(found)
 
-    def triton_stage(
-        self, scores: Tensor, labels: Tensor, *others: Any
-    ) -> TritonResult:
-        """The same on a GPU."""
-        _, rho_0k, rho_k0 = self.constants(scores[:0].float())
-        pos_weight, neg_weight = self.settings.term_weights(scores.shape[1])
-        return margin_stage(
-            scores,
-            labels,
-            *others,
-            rho_0k=rho_0k.flatten(),
-            rho_k0=rho_k0.flatten(),
-            pos_weight=pos_weight,
-            neg_weight=neg_weight,
-            bits=self.settings.bits,
-        )
-
-
-class MarginKernel(NamedTuple):
-    """Loss and gradient of P pixels; weights of label and other terms."""
-
-    bits: float
-    pos_weight: float
-    neg_weight: float
-
-    def fusible(self, pixels: Pixels, constants: tuple) -> PixelTerms:
+    @staticmethod
+    def fusible(
+        pixels: Pixels, constants: tuple, numbers: tuple
+    ) -> PixelTerms:
         scores, labels, weight = pixels
         number, rho_0k, rho_k0 = constants
+        bits, pos_weight, neg_weight = numbers
         is_label = labels == number
         top = scores.amax(0, keepdim=True)
         is_top = scores == top
@@ -117,12 +90,12 @@ class MarginKernel(NamedTuple):
         tops = _count(is_top, scores)
         second = torch.where(tops > 1, top, second)
         # Eq. 8.
-        margin = self.bits * (scores - torch.where(is_top, second, top))
+        margin = bits * (scores - torch.where(is_top, second, top))
         # Eq. 16.
         x = torch.where(is_label, rho_k0 - margin, rho_0k + margin)
         log_loss, sigmoid = _log_loss_and_sigmoid(x)
-        w = weight * torch.where(is_label, self.pos_weight, self.neg_weight)
-        loss = (w * log_loss).sum(0, keepdim=True) / self.bits
+        w = weight * torch.where(is_label, pos_weight, neg_weight)
+        loss = (w * log_loss).sum(0, keepdim=True) / bits
         # NaN if the top score is infinite, even if its class is the label.
         loss = loss + (top - top) * weight
         # The gradient: g_k, and what the top and second classes receive.
@@ -138,9 +111,11 @@ class MarginKernel(NamedTuple):
         hits = ((label_score == top) & (labels >= 0)).sum()
         return PixelTerms(loss, gradient, hits)
 
-    def eager(self, pixels: Pixels, constants: tuple) -> PixelTerms:
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
         scores, labels, weight = pixels
         _, rho_0k, rho_k0 = constants
+        bits, pos_weight, neg_weight = numbers
         index = labels.clamp(min=0).long()
         is_labelled = labels >= 0
         top = scores.amax(0, keepdim=True)
@@ -153,21 +128,21 @@ class MarginKernel(NamedTuple):
         is_second = torch.eq(others, second, out=others)
         tops = is_top.sum(0, keepdim=True)
         tied = (tops > 1).to(scores.dtype)
-        lead = (top - second).mul_(self.bits).masked_fill_(tops > 1, 0.0)
+        lead = (top - second).mul_(bits).masked_fill_(tops > 1, 0.0)
         # Eq. 8 and the background terms of Eq. 16, then the label's term.
-        x = torch.add(rho_0k, scores, alpha=self.bits)
-        x.sub_(self.bits * top).addcmul_(is_top, lead)
+        x = torch.add(rho_0k, scores, alpha=bits)
+        x.sub_(bits * top).addcmul_(is_top, lead)
         x.scatter_(0, index, -torch.inf)
         loss, g = _log_loss_in_place(x)
         is_hit = label_score == top
-        margin = self.bits * (label_score - top) + lead * is_hit
+        margin = bits * (label_score - top) + lead * is_hit
         label_rho = rho_k0.flatten().index_select(0, index[0])
         label_loss, label_g = _log_loss_in_place(label_rho - margin)
-        loss = loss.sum(0, keepdim=True).mul_(self.neg_weight)
-        loss.add_(label_loss, alpha=self.pos_weight)
-        loss.mul_(weight).div_(self.bits)
-        g.mul_(self.neg_weight * weight)
-        g.scatter_(0, index, label_g.mul_(-self.pos_weight * weight))
+        loss = loss.sum(0, keepdim=True).mul_(neg_weight)
+        loss.add_(label_loss, alpha=pos_weight)
+        loss.mul_(weight).div_(bits)
+        g.mul_(neg_weight * weight)
+        g.scatter_(0, index, label_g.mul_(-pos_weight * weight))
         # The gradient, as above.
         of_top = is_top * g
         from_top = of_top.sum(0, keepdim=True)
@@ -179,6 +154,23 @@ class MarginKernel(NamedTuple):
         g.addcmul_(is_top, to_top, value=-1)
         g.addcmul_(is_second, to_second, value=-1)
         return PixelTerms(loss, g, (is_hit & is_labelled).sum())
+
+    def triton_stage(
+        self, scores: Tensor, labels: Tensor, *others: Any
+    ) -> TritonResult:
+        """The same on a GPU."""
+        _, rho_0k, rho_k0 = self.constants(scores[:0].float())
+        bits, pos_weight, neg_weight = self.numbers(scores.shape[1])
+        return margin_stage(
+            scores,
+            labels,
+            *others,
+            rho_0k=rho_0k.flatten(),
+            rho_k0=rho_k0.flatten(),
+            pos_weight=pos_weight,
+            neg_weight=neg_weight,
+            bits=bits,
+        )
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:

@@ -12,13 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .backend import (
-    PixelKernel,
-    Pixels,
-    PixelTerms,
-    class_numbers,
-    select_label,
-)
+from .backend import Pixels, PixelTerms, class_numbers, select_label
 from .triton_launch import TritonResult
 from .triton_stages import cross_entropy_stage
 
@@ -71,11 +65,33 @@ class CrossEntropy:
     gamma: float = 0.0
     name: ClassVar[str] = 'cross_entropy'
 
-    def kernel(self, num_classes: int) -> PixelKernel:
-        return CrossEntropyKernel(float(self.gamma))
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        return (float(self.gamma),)
 
     def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
         return (class_numbers(like),)
+
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+        scores, labels, weight = pixels
+        index = labels.clamp(min=0).long()
+        softmax = eager_softmax(scores, labels, index)
+        loss, slope = _focus(softmax, weight, *numbers)
+        gradient = softmax.power.mul_(slope / softmax.total)
+        gradient.scatter_add_(0, index, -slope)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum())
+
+    @staticmethod
+    def fusible(
+        pixels: Pixels, constants: tuple, numbers: tuple
+    ) -> PixelTerms:
+        scores, labels, weight = pixels
+        is_label = labels == constants[0]
+        softmax = fusible_softmax(scores, labels, is_label)
+        loss, slope = _focus(softmax, weight, *numbers)
+        gradient = softmax.power * (slope / softmax.total)
+        gradient = gradient - torch.where(is_label, slope, 0.0)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum())
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any
@@ -84,36 +100,15 @@ class CrossEntropy:
         return cross_entropy_stage(scores, labels, *others, gamma=self.gamma)
 
 
-class CrossEntropyKernel(NamedTuple):
-    gamma: float
-
-    def eager(self, pixels: Pixels, constants: tuple) -> PixelTerms:
-        scores, labels, weight = pixels
-        index = labels.clamp(min=0).long()
-        softmax = eager_softmax(scores, labels, index)
-        loss, slope = self._focus(softmax, weight)
-        gradient = softmax.power.mul_(slope / softmax.total)
-        gradient.scatter_add_(0, index, -slope)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum())
-
-    def fusible(self, pixels: Pixels, constants: tuple) -> PixelTerms:
-        scores, labels, weight = pixels
-        is_label = labels == constants[0]
-        softmax = fusible_softmax(scores, labels, is_label)
-        loss, slope = self._focus(softmax, weight)
-        gradient = softmax.power * (slope / softmax.total)
-        gradient = gradient - torch.where(is_label, slope, 0.0)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum())
-
-    def _focus(
-        self, softmax: Softmax, weight: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The loss (1, P), and the factor c of its gradient."""
-        log_loss = softmax.log_loss
-        if not self.gamma:
-            return weight * log_loss, weight
-        # Positive, because the slope divides by it.
-        q = softmax.error.clamp(min=torch.finfo(log_loss.dtype).tiny)
-        weight = weight * q**self.gamma
-        slope = 1 + self.gamma * (1 - q) * log_loss / q
-        return weight * log_loss, weight * slope
+def _focus(
+    softmax: Softmax, weight: Tensor, gamma: float
+) -> tuple[Tensor, Tensor]:
+    """The loss (1, P), and the factor c of its gradient."""
+    log_loss = softmax.log_loss
+    if not gamma:
+        return weight * log_loss, weight
+    # Positive, because the slope divides by it.
+    q = softmax.error.clamp(min=torch.finfo(log_loss.dtype).tiny)
+    weight = weight * q**gamma
+    slope = 1 + gamma * (1 - q) * log_loss / q
+    return weight * log_loss, weight * slope

@@ -5,7 +5,7 @@ up-sampled; a kernel computes loss, gradient and hits of a piece while it is in
 the cache; and the source takes the gradient back to the original resolution.
 """
 
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from torch import Tensor
 from mmseg_margin.errors import SettingError
 
 from .backend import (
-    PixelKernel,
+    PixelObjective,
     Pixels,
     Plan,
     choose_backend,
@@ -23,34 +23,12 @@ from .backend import (
     threads_of,
     uncompiled,
 )
-from .triton_launch import Planes, TritonResult
+from .triton_launch import Planes
 from .triton_stages import supports
 from .upsampling import Images, Phases, Piece, make_source
 
 REDUCTIONS = ('none', 'mean', 'sum')
 IGNORED, INVALID = -1, -2
-
-
-class PixelObjective(Protocol):
-    """What is computed for each pixel."""
-
-    name: ClassVar[str]  # the key in triton_check.proven
-
-    def kernel(self, num_classes: int) -> PixelKernel:
-        """The kernel for K classes."""
-
-    def constants(self, like: Tensor, source: Phases | Images) -> tuple:
-        """What the kernel needs beside scores like (N, K, ...) and labels."""
-
-    def triton_stage(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        ignore_index: int,
-        pixel_loss: bool,
-    ) -> TritonResult:
-        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
 
 
 class StageResult(NamedTuple):
@@ -146,8 +124,7 @@ def run_stage(
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-    kernel = objective.kernel(scores.shape[1])
-    plan = make_plan(kernel, scores, labels.numel(), backend)
+    plan = make_plan(objective, scores, labels.numel(), backend)
     with no_autocast(scores.device), threads_of(plan):
         known = known_labels(labels, scores.shape[1], ignore_index)
         values = scores.detach()

@@ -8,9 +8,8 @@ from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
 from mmseg_margin.errors import MarginError, SettingError
-from mmseg_margin.functional.backend import uncompiled
+from mmseg_margin.functional.backend import PixelObjective, uncompiled
 from mmseg_margin.functional.stage import (
-    PixelObjective,
     StageResult,
     as_index,
     check_reduction,

@@ -10,7 +10,7 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional.jaccard_loss import JaccardObjective
+from mmseg_margin.functional.jaccard_loss import JaccardObjective, check_levels
 from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import StageResult
 
@@ -62,10 +62,10 @@ class JaccardLoss(PixelLoss):
             global_mean=True,
             backend=backend,
         )
-        self.ce_weight, self.ce_ramp, self.levels = ce_weight, ce_ramp, levels
+        self.ce_weight, self.ce_ramp = ce_weight, ce_ramp
         for name in ('ce_weight', 'ce_ramp'):
             require(self, name, 'not be negative', lambda x: x >= 0)
-        JaccardObjective(levels=levels)  # checks the levels
+        self.levels = check_levels(levels)
         self._progress: float | None = None
         self._warned = False
         # A Runner creates its hub before its model, so this is usually its

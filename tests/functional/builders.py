@@ -15,7 +15,8 @@ from mmseg_margin.functional import (
     jaccard_loss,
     margin_loss,
 )
-from mmseg_margin.functional.stage import PixelObjective, reduced_loss
+from mmseg_margin.functional.backend import PixelObjective
+from mmseg_margin.functional.stage import reduced_loss
 
 IGNORE = 255
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from mmseg_margin.functional import choose_backend, margin_loss
-from mmseg_margin.functional.margin_loss import MarginKernel
+from mmseg_margin.functional import (
+    MarginObjective,
+    choose_backend,
+    margin_loss,
+)
 from tests.commands import run_python
 
 CPU = torch.device('cpu')
@@ -125,11 +128,11 @@ def test_small_work_runs_on_one_thread(monkeypatch, side, expected):
     """And the number of threads is what it was, also after an error."""
     seen = []
 
-    def kernel(*_):
+    def kernel(*_, **__):
         seen.append(torch.get_num_threads())
         raise RuntimeError('stop')
 
-    monkeypatch.setattr(MarginKernel, 'eager', kernel)
+    monkeypatch.setattr(MarginObjective, 'eager', staticmethod(kernel))
     with pytest.raises(RuntimeError, match='stop'):
         run(2, (side, side), 'eager')
     assert (seen, torch.get_num_threads()) == ([expected], 2)

@@ -11,18 +11,11 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.swap import set_objective
+from tests.hooks.builders import ON_CPU
 from tests.processes import run_ranks
 from tests.small_training import add_validation, same_weights, training_config
 
 EAGER = 'margin:backend=eager'
-DDP = {
-    'launcher': 'pytorch',
-    'model_wrapper_cfg': {
-        'type': 'MMDistributedDataParallel',
-        'device_ids': None,
-        'broadcast_buffers': False,
-    },
-}
 
 
 def plain_config(root, folder):
@@ -58,7 +51,8 @@ def test_with_an_average_of_the_weights(
     for model in (runner.model, ema.ema_model.module):
         loss = model.decode_head.loss_decode
         assert isinstance(loss, MarginCalibrationLoss)
-        assert loss.rho_0k.min() > 0
+        # An average of the buffers has not yet reached the offsets.
+        assert update_buffers or loss.rho_0k.min() > 0
     loss = runner.model.decode_head.loss_decode
     expected = loss.offset_settings.offsets(counts).rho_0k
     np.testing.assert_allclose(loss.rho_0k, expected, rtol=1e-6)
@@ -108,7 +102,9 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
 def train_on_a_rank(root, folder):
     cfg = plain_config(root, folder)
     set_objective(cfg, EAGER)
-    cfg.merge_from_dict(DDP)
+    cfg.launcher = ON_CPU['launcher']
+    cfg.merge_from_dict(ON_CPU['cfg'])
+    cfg.model_wrapper_cfg.broadcast_buffers = False
     runner = Runner.from_cfg(cfg)
     runner.train()
     return runner.model.module.decode_head.loss_decode.rho_0k
