@@ -69,7 +69,11 @@ class PixelObjective(Protocol):
         """Settings that are part of a compiled kernel."""
 
     def constants(self, like: Tensor, source: Any) -> tuple:
-        """Tensors for scores like (N, K, ...) from a source of pixels."""
+        """What else a kernel needs, for scores like (N, K, ...).
+
+        It may depend on the source of all pixels, see :mod:`.upsampling`; the
+        kernel gets class numbers (K, 1) before it.
+        """
 
     @staticmethod
     def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:

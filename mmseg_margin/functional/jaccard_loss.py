@@ -61,7 +61,7 @@ class JaccardObjective:
         return ()
 
     def constants(self, like: Tensor, source: Phases | Images) -> tuple:
-        """Class numbers, weights of own and of other errors, ce_weight."""
+        """Weights of own and of other errors, and ce_weight."""
         step = counting_step(source.image_size)
         histograms = count_errors(source.sample(step), like, self.levels)
         # The step depends on the image size, which may differ by rank.
@@ -71,8 +71,7 @@ class JaccardObjective:
         weights = jaccard_weights(histograms, like.dtype)
         own, other = map(ErrorWeights.between, weights)
         # A float that changes every step would trigger recompilation.
-        ce_weight = like.new_full((), self.ce_weight)
-        return class_numbers(like), own, other, ce_weight
+        return own, other, like.new_full((), self.ce_weight)
 
     @staticmethod
     def fusible(

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .backend import Pixels, PixelTerms, class_numbers, select_label
+from .backend import Pixels, PixelTerms, select_label
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
@@ -62,8 +62,8 @@ class MarginObjective:
         return self.settings.bits, *self.settings.term_weights(num_classes)
 
     def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
-        """Class numbers, rho_0k and rho_k0 in bits, each (K, 1)."""
-        K, found = like.shape[1], [class_numbers(like)]
+        """The offsets rho_0k and rho_k0 in bits, each (K, 1)."""
+        K, found = like.shape[1], []
         for name in ('rho_0k', 'rho_k0'):
             rho = torch.as_tensor(getattr(self, name)).to(like).flatten()
             if len(rho) not in (1, K):
@@ -89,16 +89,15 @@ class MarginObjective:
         is_second = others == second
         tops = _count(is_top, scores)
         second = torch.where(tops > 1, top, second)
-        # Eq. 8.
+        # The margins (Eq. 8), and the terms of Eq. 16.
         margin = bits * (scores - torch.where(is_top, second, top))
-        # Eq. 16.
         x = torch.where(is_label, rho_k0 - margin, rho_0k + margin)
         log_loss, sigmoid = _log_loss_and_sigmoid(x)
         w = weight * torch.where(is_label, pos_weight, neg_weight)
         loss = (w * log_loss).sum(0, keepdim=True) / bits
         # NaN if the top score is infinite, even if its class is the label.
         loss = loss + (top - top) * weight
-        # The gradient: g_k, and what the top and second classes receive.
+        # dl/ds_k, as derived above.
         g = w * torch.where(is_label, -sigmoid, sigmoid)
         from_top = select_label(is_top, g)
         to_top = (g.sum(0, keepdim=True) - from_top) / tops
@@ -129,7 +128,7 @@ class MarginObjective:
         tops = is_top.sum(0, keepdim=True)
         tied = (tops > 1).to(scores.dtype)
         lead = (top - second).mul_(bits).masked_fill_(tops > 1, 0.0)
-        # Eq. 8 and the background terms of Eq. 16, then the label's term.
+        # Margins (Eq. 8) and background terms of Eq. 16, then the label's.
         x = torch.add(rho_0k, scores, alpha=bits)
         x.sub_(bits * top).addcmul_(is_top, lead)
         x.scatter_(0, index, -torch.inf)
@@ -143,7 +142,7 @@ class MarginObjective:
         loss.mul_(weight).div_(bits)
         g.mul_(neg_weight * weight)
         g.scatter_(0, index, label_g.mul_(-pos_weight * weight))
-        # The gradient, as above.
+        # dl/ds_k, as derived above.
         of_top = is_top * g
         from_top = of_top.sum(0, keepdim=True)
         each_other = tied / (tops - 1).clamp_(min=1)
@@ -159,7 +158,7 @@ class MarginObjective:
         self, scores: Tensor, labels: Tensor, *others: Any
     ) -> TritonResult:
         """The same on a GPU."""
-        _, rho_0k, rho_k0 = self.constants(scores[:0].float())
+        rho_0k, rho_k0 = self.constants(scores[:0].float())
         bits, pos_weight, neg_weight = self.numbers(scores.shape[1])
         return margin_stage(
             scores,

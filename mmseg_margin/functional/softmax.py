@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .backend import Pixels, PixelTerms, class_numbers, select_label
+from .backend import Pixels, PixelTerms, select_label
 from .triton_launch import TritonResult
 from .triton_stages import cross_entropy_stage
 
@@ -68,8 +68,8 @@ class CrossEntropy:
     def numbers(self, num_classes: int) -> tuple[float, ...]:
         return (float(self.gamma),)
 
-    def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
-        return (class_numbers(like),)
+    def constants(self, like: Tensor, *_) -> tuple:
+        return ()
 
     @staticmethod
     def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
@@ -86,7 +86,8 @@ class CrossEntropy:
         pixels: Pixels, constants: tuple, numbers: tuple
     ) -> PixelTerms:
         scores, labels, weight = pixels
-        is_label = labels == constants[0]
+        (number,) = constants
+        is_label = labels == number
         softmax = fusible_softmax(scores, labels, is_label)
         loss, slope = _focus(softmax, weight, *numbers)
         gradient = softmax.power * (slope / softmax.total)

@@ -18,6 +18,7 @@ from .backend import (
     Pixels,
     Plan,
     choose_backend,
+    class_numbers,
     make_plan,
     no_autocast,
     threads_of,
@@ -130,7 +131,8 @@ def run_stage(
         values = scores.detach()
         corners = align_corners if upsample else None
         source = make_source(values, known, weight, corners)
-        constants = objective.constants(values[:0].to(dtype), source)
+        like = values[:0].to(dtype)
+        constants = class_numbers(like), *objective.constants(like, source)
         run = Run(source, plan, constants, per_pixel)
         result = StageResult(*_Stage.apply(scores, run))
     if per_pixel:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.functional.builders import value_and_gradient
 from tests.losses.builders import COUNTS, LOSSES, STATS, WEIGHTS, build
 
 every_loss = pytest.mark.parametrize('name', LOSSES)
@@ -53,12 +54,23 @@ def test_class_weights_enter_the_average(name, batch):
 @every_loss
 @pytest.mark.parametrize('weights', [None, WEIGHTS])
 def test_all_ignored_is_a_connected_zero(name, weights, batch):
-    scores = batch[0].requires_grad_()
-    labels = torch.full_like(batch[1], 255)
-    loss = build(name, class_weight=weights)(scores, labels)
-    loss.backward()
+    scores, labels = batch
+    loss, gradient = value_and_gradient(
+        build(name, class_weight=weights), scores, labels.fill_(255)
+    )
     assert loss == 0
-    assert (scores.grad == 0).all()
+    assert (gradient == 0).all()
+
+
+@every_loss
+def test_only_the_margin_loss_needs_the_class_counts(name, batch):
+    gradients = []
+    for counts in ([900, 80, 20], [20, 80, 900]):
+        loss = build(name)
+        loss.set_class_counts(counts)
+        gradients.append(value_and_gradient(loss, *batch)[1])
+    assert torch.allclose(*gradients) == (name != 'margin')
+    assert loss.needs_statistics == (name == 'margin')
 
 
 @every_loss

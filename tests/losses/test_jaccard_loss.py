@@ -177,18 +177,6 @@ def test_two_heads_without_a_hook_are_logged_apart(root, tmp_path):
         assert line[f'loss_jaccard{number}.jaccard'] == total
 
 
-def test_it_needs_no_statistics_and_ignores_them(batch):
-    loss = JaccardLoss(ce_ramp=0, backend='eager')
-    assert not loss.needs_statistics
-    gradients = []
-    for counts in ([900, 80, 20], [20, 80, 900]):
-        scores = batch[0].clone().requires_grad_()
-        loss.set_class_counts(counts)
-        loss(scores, batch[1]).backward()
-        gradients.append(scores.grad)
-    assert torch.equal(*gradients)
-
-
 @pytest.mark.parametrize(
     ('settings', 'message'),
     [

@@ -21,7 +21,7 @@ from tests.losses.builders import margin as build
 
 @pytest.mark.parametrize('tau', [1.0, 30.0])
 def test_it_is_the_papers_objective(batch, tau):
-    offsets = torch.tensor(margin_offsets(COUNTS, tau)).float()
+    offsets = torch.tensor(np.stack(margin_offsets(COUNTS, tau))).float()
     expected = reference_loss(*batch, *offsets)
     torch.testing.assert_close(build(tau=tau)(*batch), expected)
 
@@ -63,15 +63,6 @@ def test_presets_and_what_replaces_them():
         'log_base': 2,
         'class_mean': True,
     }
-
-
-def test_its_gradient_depends_on_the_class_counts(batch):
-    gradients = []
-    for counts in ([900, 80, 20], [20, 80, 900]):
-        scores = batch[0].clone().requires_grad_()
-        build(class_counts=counts)(scores, batch[1]).backward()
-        gradients.append(scores.grad)
-    assert not torch.allclose(*gradients)
 
 
 def test_a_largest_offset_in_place_of_tau():
