@@ -77,7 +77,7 @@ class Axis(NamedTuple):
         return torch.lerp(*self.neighbours(x, phase, places), out=out)
 
     def every(self, step: int, size: int) -> Iterator[tuple[int, slice]]:
-        """The pixels 0, step, ... as phases and places, beside ``size``."""
+        """Every ``step``-th pixel: a phase, and its places among ``size``."""
         period = math.lcm(self.scale, step)
         for pixel in range(0, period, step):
             place, phase = divmod(pixel, self.scale)

@@ -58,7 +58,6 @@ def restore_stage(head: Any) -> None:
     vars(head).pop(STAGE, None)
 
 
-@uncompiled
 def fused_loss_by_feat(
     head: Any, seg_logits: Tensor, batch_data_samples: list
 ) -> dict[str, Tensor]:
@@ -82,6 +81,7 @@ def fused_loss_by_feat(
     return log
 
 
+@uncompiled
 def fused_loss(
     loss: PixelLoss | CrossEntropyLoss,
     scores: Tensor,
@@ -90,16 +90,14 @@ def fused_loss(
     align_corners: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """A loss with its current settings, and the number of hits."""
-    if isinstance(loss, PixelLoss):
-        ours = loss
-    else:
-        ours = WeightedCrossEntropyLoss(
+    if not isinstance(loss, PixelLoss):
+        loss = WeightedCrossEntropyLoss(
             loss.class_weight,
             loss.reduction,
             loss.loss_weight,
             avg_non_ignore=loss.avg_non_ignore,
         ).to(scores.device)
-    result = ours.run(scores, label, ignore_index, align_corners)
+    result = loss.run(scores, label, ignore_index, align_corners)
     return result.loss, result.hits
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import INVALID, as_index, known_labels
 
-from .base import check_loss_name, two_class_scores
+from .base import EPS, check_loss_name, two_class_scores
 
 
 @MODELS.register_module()
@@ -70,8 +70,9 @@ class JaccardMetricLoss(nn.Module):
         )
         intersection, pixels = of_class
         taken = x.transpose(0, 1).flatten(1).sum(1) - intersection
-        smooth = self.smooth
-        soft = (intersection + smooth) / (pixels + taken + smooth)
+        # Not 0, which it would be without smoothing if nothing is labelled.
+        union = (pixels + taken + self.smooth).clamp(min=EPS)
+        soft = (intersection + self.smooth) / union
         shown = pixels > 0
         loss = ((1 - soft) * shown).sum() / shown.sum().clamp(min=1)
         # An invalid label, which a GPU is not waited for to report.

@@ -15,6 +15,7 @@ from mmseg_margin.functional import (
     reference_loss,
 )
 from mmseg_margin.losses.margin_calibration_loss import expand_preset
+from tests.functional.builders import slow_margin_loss
 from tests.losses.builders import COUNTS, STATS
 from tests.losses.builders import margin as build
 
@@ -29,23 +30,15 @@ def test_it_is_the_papers_objective(batch, tau):
 def test_the_authors_code_by_parameters(batch):
     """The label's term times K, natural logarithm, mean over the classes."""
     scores, labels = batch
-    rho_0k, rho_k0 = margin_offsets(COUNTS)
-    total, pixels, K = 0.0, 0, 3
-    for n, y, x in np.ndindex(*labels.shape):
-        label = int(labels[n, y, x])
-        if label == 255:
-            continue
-        pixels += 1
-        s = scores[n, :, y, x].double().tolist()
-        for k in range(K):
-            margin = s[k] - max(s[:k] + s[k + 1 :])
-            if k == label:
-                total += K * math.log1p(math.exp(rho_k0[k] - margin))
-            else:
-                total += math.log1p(math.exp(rho_0k[k] + margin))
-    expected = total / (pixels * K)
+    total = slow_margin_loss(
+        scores.double(),
+        labels,
+        *margin_offsets(COUNTS),
+        pos_weight=3,
+        log_base=math.e,
+    )
     loss = build(preset='authors')(*batch)
-    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    assert float(loss) == pytest.approx(float(total) / 3, rel=1e-6)
 
 
 def test_presets_and_what_replaces_them():
