@@ -13,12 +13,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from mmseg_margin.errors import MissingPackageError, SettingError
+
+from .triton_launch import TritonResult
 
 P = ParamSpec('P')
 R = TypeVar('R')
@@ -38,51 +40,63 @@ GPU_SCORES, GPU_PIXELS = 8_000_000, 65_536
 logger = logging.getLogger('mmseg_margin')
 
 
+class Pixels(NamedTuple):
+    """P pixels in contiguous memory; ignored ones have a negative label."""
+
+    scores: Tensor  # (K, P)
+    labels: Tensor  # (1, P)
+    weight: Tensor  # (1, P)
+
+
 class PixelTerms(NamedTuple):
-    """What a kernel computes for P pixels.
+    """What a kernel computes for P pixels."""
 
-    Args:
-        loss: Weighted loss, (1, P).
-        gradient: Gradient of the summed loss, (K, P).
-        hits: Number of pixels whose label has the highest score.
-        log_loss: Sum of the weighted cross-entropy, if the loss contains it.
-        stored: Intermediates. The compiler stores what is returned, and would
-            recompute it in each loop otherwise.
-    """
-
-    loss: Tensor
-    gradient: Tensor
-    hits: Tensor
-    log_loss: Tensor | None = None
+    loss: Tensor  # weighted, (1, P)
+    gradient: Tensor  # of the summed loss, (K, P)
+    hits: Tensor  # number of pixels whose label has the highest score
+    log_loss: Tensor | None = None  # sum of the weighted cross-entropy in it
+    # The compiler stores intermediates that are returned, and would recompute
+    # them in each loop otherwise.
     stored: tuple[Tensor, ...] = ()
 
 
-Kernel = Callable[[Tensor, Tensor, Tensor, tuple], PixelTerms]
+class PixelObjective(Protocol):
+    """What is computed for each pixel; ignored ones have the weight 0."""
 
+    name: ClassVar[str]  # the key in triton_check.proven
 
-class PixelKernel(Protocol):
-    """Loss and gradient of scores (K, P), labels and weight (1, P).
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        """Settings that are part of a compiled kernel."""
 
-    Ignored pixels have the label -1 and the weight 0. A kernel is a named
-    tuple of its settings, and is compiled once for each value of the tuple.
-    """
+    def constants(self, like: Tensor, source: Any) -> tuple:
+        """What else a kernel needs, for scores like (N, K, ...).
 
-    def __hash__(self) -> int: ...
-    def __iter__(self) -> Iterator: ...
-
-    def eager(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
-    ) -> PixelTerms:
-        """Computed by torch operators, in as few passes as possible.
-
-        Intermediates are overwritten, and the label's row is read and written
-        by index.
+        It may depend on the source of all pixels, see :mod:`.upsampling`; the
+        kernel gets class numbers (K, 1) before it.
         """
 
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+        """In few passes: overwrites intermediates, indexes by the label."""
+
+    @staticmethod
     def fusible(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: Any
+        pixels: Pixels, constants: tuple, numbers: tuple
     ) -> PixelTerms:
         """The same for a compiler, without indexing, which splits loops."""
+
+    def triton_stage(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None,
+        ignore_index: int,
+        pixel_loss: bool,
+    ) -> TritonResult:
+        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
+
+
+Kernel = Callable[[Pixels, tuple], PixelTerms]
 
 
 def class_numbers(like: Tensor) -> Tensor:
@@ -136,15 +150,15 @@ def _has_compiler(device_type: str) -> bool:
 
 
 class Plan(NamedTuple):
-    """A kernel, how many pixels to give it at once, and on what threads."""
+    """A kernel, how many pixels to give it at once, and how many threads."""
 
     kernel: Kernel
     pixels: int
-    one_thread: bool
+    threads: int
 
 
 def make_plan(
-    kernel: PixelKernel, like: Tensor, pixels: int, backend: str
+    objective: PixelObjective, like: Tensor, pixels: int, backend: str
 ) -> Plan:
     """The plan for a number of pixels with scores like (N, K, ...)."""
     K, device = like.shape[1], like.device
@@ -154,8 +168,7 @@ def make_plan(
         backend = _choose_without_triton(device, K * pixels)
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
-    one_thread = K * pixels < threads * SCORES_A_THREAD
-    if one_thread:
+    if K * pixels < threads * SCORES_A_THREAD:
         threads = 1
     if device.type != 'cpu':
         size = max(GPU_SCORES // K, GPU_PIXELS)
@@ -163,20 +176,22 @@ def make_plan(
         size = threads * max(COMPILED_SCORES // K, COMPILED_PIXELS)
     else:
         size = threads * max(EAGER_SCORES // K, EAGER_PIXELS)
-    if not compiled:
-        return Plan(kernel.eager, size, one_thread)
-    double = like.dtype == torch.float64
-    return Plan(_compile(kernel, K, double, device.type), size, one_thread)
+    kind, numbers = type(objective), objective.numbers(K)
+    kernel: Kernel = functools.partial(kind.eager, numbers=numbers)
+    if compiled:
+        double = like.dtype == torch.float64
+        kernel = _compile(kind, numbers, K, double, device.type)
+    return Plan(kernel, size, threads)
 
 
 @contextmanager
 def threads_of(plan: Plan) -> Iterator[None]:
     """Context manager: the threads that a plan asks for."""
     threads = torch.get_num_threads()
-    if threads == 1 or not plan.one_thread:
+    if plan.threads == threads:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(plan.threads)
     try:
         yield
     finally:
@@ -185,16 +200,20 @@ def threads_of(plan: Plan) -> Iterator[None]:
 
 @functools.cache
 def _compile(
-    kernel: PixelKernel, num_classes: int, double: bool, device_type: str
+    kind: type[PixelObjective],
+    numbers: tuple[float, ...],
+    num_classes: int,
+    double: bool,
+    device_type: str,
 ) -> Kernel:
     """One compiled kernel for each variant, or the eager one."""
 
-    def variant(scores, labels, weight, constants):
-        return kernel.fusible(scores, labels, weight, constants)
+    def variant(pixels, constants):
+        return kind.fusible(pixels, constants, numbers)
 
     # torch.compile gives up after eight variants of one code object, so each
     # variant gets its own.
-    parts = (type(kernel).__name__, *kernel, num_classes, double)
+    parts = (kind.__name__, *numbers, num_classes, double)
     variant.__code__ = variant.__code__.replace(
         co_name='_'.join(map(str, parts))
     )
@@ -206,17 +225,17 @@ def _compile(
     )
     failed = False
 
-    def run_or_fall_back(scores, labels, weight, constants):
+    def run_or_fall_back(pixels, constants):
         nonlocal failed
         if failed:
-            return kernel.eager(scores, labels, weight, constants)
-        if scores.shape[1] > 1:
+            return kind.eager(pixels, constants, numbers)
+        if pixels.labels.numel() > 1:
             # In every call, because another number of threads, or inference
             # mode, triggers recompilation, which has to be dynamic too.
-            for per_pixel in (scores, labels, weight):
+            for per_pixel in pixels:
                 torch._dynamo.mark_dynamic(per_pixel, 1)
         try:
-            return compiled(scores, labels, weight, constants)
+            return compiled(pixels, constants)
         except (OSError, RuntimeError) as error:
             if not _is_compile_error(error):
                 raise
@@ -226,7 +245,7 @@ def _compile(
                 'slower: %s',
                 str(error).strip().split('\n')[0],
             )
-            return kernel.eager(scores, labels, weight, constants)
+            return kind.eager(pixels, constants, numbers)
 
     return run_or_fall_back
 
@@ -252,7 +271,6 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     Applied at import, it would import the whole compiler, which takes longer
     than the rest of this package's import.
     """
-
     disabled: list[Callable[P, R]] = []
 
     @functools.wraps(function)

@@ -25,7 +25,8 @@ softmax ``p`` and ``c_k = w_k``, or ``-w_y`` at the label,
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -33,11 +34,12 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .backend import EAGER_SCORES, PixelKernel, PixelTerms, class_numbers
+from .backend import EAGER_SCORES, Pixels, PixelTerms, class_numbers
 from .softmax import eager_softmax, fusible_softmax
 from .stage import reduced_loss
 from .triton_launch import TritonResult
 from .triton_stages import jaccard_stage
+from .upsampling import Images, Phases
 
 # An image is counted at every `step`-th row and column, so that about this
 # many pixels remain: neighbours hardly differ, and small classes still occur.
@@ -45,46 +47,76 @@ COUNTED_PIXELS = 2**15
 LARGEST_STEP = 4
 
 
-class JaccardObjective(NamedTuple):
-    """The Jaccard loss of a batch plus a weighted cross-entropy.
-
-    Args:
-        ce_weight: Weight of the cross-entropy.
-        levels: L, the number of error levels in the histograms.
-        reduce: Sums a tensor over the ranks in place; None for one rank.
-    """
+@dataclass(frozen=True)
+class JaccardObjective:
+    """The Jaccard loss of a batch plus a weighted cross-entropy."""
 
     ce_weight: float = 1.0
-    levels: int = 64
+    levels: int = 64  # L, the number of error levels in the histograms
+    # Sums a tensor over the ranks in place; None for one rank.
     reduce: Callable[[Tensor], Any] | None = None
+    name: ClassVar[str] = 'jaccard'
 
-    def kernel(self, num_classes: int) -> PixelKernel:
-        return JaccardKernel()
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        return ()
 
-    def constants(self, like: Tensor, source: Any) -> 'JaccardConstants':
-        """The weights of the errors in a batch with scores like (N, K, ...).
-
-        The source is one of :mod:`.stage`: it samples scores and labels.
-        """
+    def constants(self, like: Tensor, source: Phases | Images) -> tuple:
+        """Weights of own and of other errors, and ce_weight."""
         step = counting_step(source.image_size)
         histograms = count_errors(source.sample(step), like, self.levels)
         # The step depends on the image size, which may differ by rank.
         histograms *= step * step
         if self.reduce is not None:
             self.reduce(histograms)
-        own, other = jaccard_weights(histograms, like.dtype)
-        return JaccardConstants(
-            class_numbers(like),
-            ErrorWeights.between(own),
-            ErrorWeights.between(other),
-            # A float that changes every step would trigger recompilation.
-            like.new_full((), self.ce_weight),
+        weights = jaccard_weights(histograms, like.dtype)
+        own, other = map(ErrorWeights.between, weights)
+        # A float that changes every step would trigger recompilation.
+        return own, other, like.new_full((), self.ce_weight)
+
+    @staticmethod
+    def fusible(
+        pixels: Pixels, constants: tuple, numbers: tuple
+    ) -> PixelTerms:
+        scores, labels, weight = pixels
+        number, own, other, ce_weight = constants
+        is_label = labels == number
+        softmax = fusible_softmax(scores, labels, is_label)
+        p = softmax.power * (1 / softmax.total)
+        index = labels.clamp(min=0).long()
+        w_y = _interpolate(own, softmax.error, lambda t, at: t[index, at])
+        w = _interpolate(other, p, lambda t, at: t.gather(1, at))
+        c = torch.where(is_label, -w_y, w)
+        mean = (c * p).sum(0, keepdim=True)
+        ce_weight = weight * ce_weight
+        log_loss = softmax.log_loss
+        loss = weight * (mean + w_y) + ce_weight * log_loss
+        gradient = p * (weight * c + (ce_weight - weight * mean))
+        gradient = gradient - torch.where(is_label, ce_weight, 0.0)
+        return PixelTerms(
+            loss,
+            gradient,
+            softmax.is_hit.sum(),
+            (weight * log_loss).sum(),
+            stored=(c, w_y),
         )
 
-    @property
-    def name(self) -> str:
-        """The key of the objective in :func:`.triton_check.proven`."""
-        return 'jaccard'
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+        scores, labels, weight = pixels
+        _, own, other, ce_weight = constants
+        index = labels.clamp(min=0).long()
+        softmax = eager_softmax(scores, labels, index)
+        p = softmax.power.div_(softmax.total)
+        w_y = _look_up(own, softmax.error, index)
+        cp = _look_up(other, p).scatter_(0, index, -w_y).mul_(p)
+        mean = cp.sum(0, keepdim=True)
+        log_loss = weight * softmax.log_loss
+        loss = (mean + w_y).mul_(weight)
+        loss.addcmul_(ce_weight, log_loss)
+        ce_weight = weight * ce_weight
+        gradient = cp.mul_(weight).addcmul_(p, ce_weight - weight * mean)
+        gradient.scatter_add_(0, index, -ce_weight)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum(), log_loss.sum())
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any
@@ -102,17 +134,11 @@ class JaccardObjective(NamedTuple):
 
 
 class ErrorWeights(NamedTuple):
-    """Weights that are linear in the error within each of L levels.
+    """Weights that are linear in the error within each of L levels."""
 
-    Args:
-        value: At the lower border of each level, and at 1, (K, L + 1).
-        slope: Difference to the next border, (K, L + 1); the last is 0.
-        first: Index of each class's row in the flattened tables, (K, 1).
-    """
-
-    value: Tensor
-    slope: Tensor
-    first: Tensor
+    value: Tensor  # at the lower border of each level, and at 1, (K, L + 1)
+    slope: Tensor  # difference to the next border, (K, L + 1); the last is 0
+    first: Tensor  # index of each class's row in the flat tables, (K, 1)
 
     @staticmethod
     def between(borders: Tensor) -> 'ErrorWeights':
@@ -126,94 +152,21 @@ class ErrorWeights(NamedTuple):
         )
 
 
-class JaccardConstants(NamedTuple):
-    """What the kernel needs beside scores and labels.
-
-    Args:
-        number: Class numbers, (K, 1).
-        own: Weights of the errors of a class's own pixels.
-        other: Weights of the errors of all other pixels.
-        ce_weight: Weight of the cross-entropy, 0-dim.
-    """
-
-    number: Tensor
-    own: ErrorWeights
-    other: ErrorWeights
-    ce_weight: Tensor
-
-
-class JaccardKernel(NamedTuple):
-    """Loss and gradient of P pixels."""
-
-    def fusible(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        constants: JaccardConstants,
-    ) -> PixelTerms:
-        is_label = labels == constants.number
-        softmax = fusible_softmax(scores, labels, is_label)
-        p = softmax.power * (1 / softmax.total)
-        index = labels.clamp(min=0).long()
-        w_y = _weights_of_label(constants.own, softmax.error, index)
-        c = torch.where(is_label, -w_y, _weights_of_all(constants.other, p))
-        mean = (c * p).sum(0, keepdim=True)
-        ce_weight = weight * constants.ce_weight
-        log_loss = softmax.log_loss
-        loss = weight * (mean + w_y) + ce_weight * log_loss
-        gradient = p * (weight * c + (ce_weight - weight * mean))
-        gradient = gradient - torch.where(is_label, ce_weight, 0.0)
-        return PixelTerms(
-            loss,
-            gradient,
-            softmax.is_hit.sum(),
-            (weight * log_loss).sum(),
-            stored=(c, w_y),
-        )
-
-    def eager(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        constants: JaccardConstants,
-    ) -> PixelTerms:
-        index = labels.clamp(min=0).long()
-        softmax = eager_softmax(scores, labels, index)
-        p = softmax.power.div_(softmax.total)
-        w_y = _look_up(constants.own, softmax.error, index)
-        cp = _look_up(constants.other, p).scatter_(0, index, -w_y).mul_(p)
-        mean = cp.sum(0, keepdim=True)
-        log_loss = weight * softmax.log_loss
-        loss = (mean + w_y).mul_(weight)
-        loss.addcmul_(constants.ce_weight, log_loss)
-        ce_weight = weight * constants.ce_weight
-        gradient = cp.mul_(weight).addcmul_(p, ce_weight - weight * mean)
-        gradient.scatter_add_(0, index, -ce_weight)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum(), log_loss.sum())
-
-
-def _weights_of_all(table: ErrorWeights, error: Tensor) -> Tensor:
-    """The weights of errors (K, P), for a compiler."""
-    place, level = _locate(table, error)
-    value = table.value.gather(1, level.long())
-    return value + table.slope.gather(1, level.long()) * (place - level)
-
-
-def _weights_of_label(
-    table: ErrorWeights, error: Tensor, index: Tensor
+def _interpolate(
+    table: ErrorWeights,
+    error: Tensor,
+    take: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """The weights of errors (1, P) of the classes in ``index``."""
+    """The weights of errors, which ``take`` reads at a level of the tables."""
     place, level = _locate(table, error)
-    value = table.value[index, level.long()]
-    return value + table.slope[index, level.long()] * (place - level)
+    at = level.long()
+    return take(table.value, at) + take(table.slope, at) * (place - level)
 
 
 def _look_up(
     table: ErrorWeights, error: Tensor, index: Tensor | None = None
 ) -> Tensor:
-    """The same two with few passes, for the eager kernel."""
+    """The same in few passes: errors (K, P), or (1, P) of given classes."""
     place, level = _locate(table, error)
     first = table.first
     if index is not None:
@@ -326,20 +279,13 @@ def jaccard_loss(
     """The Jaccard loss of the batch plus ``ce_weight`` times cross-entropy.
 
     Args:
-        scores: (N, K, ...), K >= 2, any floating type; computed in float32
-            (float64 for float64), the gradient has the type of the scores.
+        scores: As in :func:`margin_loss`, like all that is not listed here.
         labels: (N, ...), integers in [0, K) or ``ignore_index``.
         ce_weight: Weight of the cross-entropy. We recommend raising it with
             the square of the training's progress, from 0 to 1.
         levels: Number of error levels in the histograms.
-        align_corners: None for full-size scores, see
-            :func:`upsampled_jaccard_loss`.
-        ignore_index: Label of the pixels that are left out.
-        reduction: ``'none'`` for (N, ...), ``'sum'``, or ``'mean'`` over the
-            labelled pixels; 0 if there is none.
         reduce: Sums the error histograms over the ranks in place, for
             example ``torch.distributed.all_reduce``; None for one rank.
-        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
 
     Example:
         >>> scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
@@ -365,12 +311,7 @@ def upsampled_jaccard_loss(
     align_corners: bool = False,
     **settings: Any,
 ) -> Tensor:
-    """:func:`jaccard_loss` of scores (N, K, h, w), up-sampled bilinearly.
-
-    The scores are up-sampled to the size of the labels (N, H, W) piece by
-    piece, and never materialised at that size; ``align_corners`` is that of
-    ``torch.nn.functional.interpolate``.
-    """
+    """:func:`jaccard_loss`, up-sampled as by :func:`upsampled_margin_loss`."""
     return jaccard_loss(
         low_scores, labels, align_corners=align_corners, **settings
     )

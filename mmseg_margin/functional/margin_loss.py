@@ -24,7 +24,8 @@ multiplied by ``bits = log2(b)``.
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .backend import PixelKernel, PixelTerms, class_numbers, select_label
+from .backend import Pixels, PixelTerms, select_label
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
@@ -47,81 +48,40 @@ FAR = 1e30
 LIMIT = 60.0
 
 
-class MarginObjective(NamedTuple):
+@dataclass(frozen=True)
+class MarginObjective:
     """Eq. 16 with the offsets of Algorithm 1, (K,) or one for all classes."""
 
     rho_0k: PerClass
     rho_k0: PerClass
-    settings: MarginSettings = MarginSettings()
+    settings: MarginSettings = field(default_factory=MarginSettings)
+    name: ClassVar[str] = 'margin'
 
-    def kernel(self, num_classes: int) -> PixelKernel:
-        weights = self.settings.term_weights(num_classes)
-        return MarginKernel(self.settings.bits, *weights)
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        """Bits, and the weights of the label's term and of the others."""
+        return self.settings.bits, *self.settings.term_weights(num_classes)
 
-    def constants(self, like: Tensor, *_) -> 'MarginConstants':
-        """For scores like (N, K, ...), in their dtype."""
-        K = like.shape[1]
-        bits = self.settings.bits
-
-        def per_class(name: str) -> Tensor:
-            rho = torch.as_tensor(getattr(self, name)).to(like)
-            if rho.numel() not in (1, K):
+    def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
+        """The offsets rho_0k and rho_k0 in bits, each (K, 1)."""
+        K, found = like.shape[1], []
+        for name in ('rho_0k', 'rho_k0'):
+            rho = torch.as_tensor(getattr(self, name)).to(like).flatten()
+            if len(rho) not in (1, K):
                 raise SettingError(
-                    f'{name} has {rho.numel()} numbers and the scores have '
+                    f'{name} has {len(rho)} numbers and the scores have '
                     f'{K} classes: give one offset for each class.'
                 )
-            return bits * rho.flatten().expand(K).unsqueeze(1)
+            found.append(self.settings.bits * rho.expand(K).unsqueeze(1))
+        return tuple(found)
 
-        return MarginConstants(
-            class_numbers(like), per_class('rho_0k'), per_class('rho_k0')
-        )
-
-    @property
-    def name(self) -> str:
-        """The key of the objective in :func:`.triton_check.proven`."""
-        return 'margin'
-
-    def triton_stage(
-        self, scores: Tensor, labels: Tensor, *others: Any
-    ) -> TritonResult:
-        """The same on a GPU."""
-        _, rho_0k, rho_k0 = self.constants(scores[:0].float())
-        pos_weight, neg_weight = self.settings.term_weights(scores.shape[1])
-        return margin_stage(
-            scores,
-            labels,
-            *others,
-            rho_0k=rho_0k.flatten(),
-            rho_k0=rho_k0.flatten(),
-            pos_weight=pos_weight,
-            neg_weight=neg_weight,
-            bits=self.settings.bits,
-        )
-
-
-class MarginConstants(NamedTuple):
-    """Class numbers, and offsets in bits, each (K, 1)."""
-
-    number: Tensor
-    rho_0k: Tensor
-    rho_k0: Tensor
-
-
-class MarginKernel(NamedTuple):
-    """Loss and gradient of P pixels; weights of label and other terms."""
-
-    bits: float
-    pos_weight: float
-    neg_weight: float
-
+    @staticmethod
     def fusible(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        constants: MarginConstants,
+        pixels: Pixels, constants: tuple, numbers: tuple
     ) -> PixelTerms:
-        is_label = labels == constants.number
+        scores, labels, weight = pixels
+        number, rho_0k, rho_k0 = constants
+        bits, pos_weight, neg_weight = numbers
+        is_label = labels == number
         top = scores.amax(0, keepdim=True)
         is_top = scores == top
         others = torch.where(is_top, -FAR, scores)
@@ -129,15 +89,15 @@ class MarginKernel(NamedTuple):
         is_second = others == second
         tops = _count(is_top, scores)
         second = torch.where(tops > 1, top, second)
-        margin = self.bits * (scores - torch.where(is_top, second, top))
-        x = torch.where(
-            is_label, constants.rho_k0 - margin, constants.rho_0k + margin
-        )
+        # The margins (Eq. 8), and the terms of Eq. 16.
+        margin = bits * (scores - torch.where(is_top, second, top))
+        x = torch.where(is_label, rho_k0 - margin, rho_0k + margin)
         log_loss, sigmoid = _log_loss_and_sigmoid(x)
-        w = weight * torch.where(is_label, self.pos_weight, self.neg_weight)
-        loss = (w * log_loss).sum(0, keepdim=True) / self.bits
+        w = weight * torch.where(is_label, pos_weight, neg_weight)
+        loss = (w * log_loss).sum(0, keepdim=True) / bits
         # NaN if the top score is infinite, even if its class is the label.
         loss = loss + (top - top) * weight
+        # dl/ds_k, as derived above.
         g = w * torch.where(is_label, -sigmoid, sigmoid)
         from_top = select_label(is_top, g)
         to_top = (g.sum(0, keepdim=True) - from_top) / tops
@@ -150,13 +110,11 @@ class MarginKernel(NamedTuple):
         hits = ((label_score == top) & (labels >= 0)).sum()
         return PixelTerms(loss, gradient, hits)
 
-    def eager(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        constants: MarginConstants,
-    ) -> PixelTerms:
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+        scores, labels, weight = pixels
+        _, rho_0k, rho_k0 = constants
+        bits, pos_weight, neg_weight = numbers
         index = labels.clamp(min=0).long()
         is_labelled = labels >= 0
         top = scores.amax(0, keepdim=True)
@@ -169,20 +127,22 @@ class MarginKernel(NamedTuple):
         is_second = torch.eq(others, second, out=others)
         tops = is_top.sum(0, keepdim=True)
         tied = (tops > 1).to(scores.dtype)
-        lead = (top - second).mul_(self.bits).masked_fill_(tops > 1, 0.0)
-        x = torch.add(constants.rho_0k, scores, alpha=self.bits)
-        x.sub_(self.bits * top).addcmul_(is_top, lead)
+        lead = (top - second).mul_(bits).masked_fill_(tops > 1, 0.0)
+        # Margins (Eq. 8) and background terms of Eq. 16, then the label's.
+        x = torch.add(rho_0k, scores, alpha=bits)
+        x.sub_(bits * top).addcmul_(is_top, lead)
         x.scatter_(0, index, -torch.inf)
         loss, g = _log_loss_in_place(x)
         is_hit = label_score == top
-        margin = self.bits * (label_score - top) + lead * is_hit
-        rho_k0 = constants.rho_k0.flatten().index_select(0, index[0])
-        label_loss, label_g = _log_loss_in_place(rho_k0 - margin)
-        loss = loss.sum(0, keepdim=True).mul_(self.neg_weight)
-        loss.add_(label_loss, alpha=self.pos_weight)
-        loss.mul_(weight).div_(self.bits)
-        g.mul_(self.neg_weight * weight)
-        g.scatter_(0, index, label_g.mul_(-self.pos_weight * weight))
+        margin = bits * (label_score - top) + lead * is_hit
+        label_rho = rho_k0.flatten().index_select(0, index[0])
+        label_loss, label_g = _log_loss_in_place(label_rho - margin)
+        loss = loss.sum(0, keepdim=True).mul_(neg_weight)
+        loss.add_(label_loss, alpha=pos_weight)
+        loss.mul_(weight).div_(bits)
+        g.mul_(neg_weight * weight)
+        g.scatter_(0, index, label_g.mul_(-pos_weight * weight))
+        # dl/ds_k, as derived above.
         of_top = is_top * g
         from_top = of_top.sum(0, keepdim=True)
         each_other = tied / (tops - 1).clamp_(min=1)
@@ -193,6 +153,23 @@ class MarginKernel(NamedTuple):
         g.addcmul_(is_top, to_top, value=-1)
         g.addcmul_(is_second, to_second, value=-1)
         return PixelTerms(loss, g, (is_hit & is_labelled).sum())
+
+    def triton_stage(
+        self, scores: Tensor, labels: Tensor, *others: Any
+    ) -> TritonResult:
+        """The same on a GPU."""
+        rho_0k, rho_k0 = self.constants(scores[:0].float())
+        bits, pos_weight, neg_weight = self.numbers(scores.shape[1])
+        return margin_stage(
+            scores,
+            labels,
+            *others,
+            rho_0k=rho_0k.flatten(),
+            rho_k0=rho_k0.flatten(),
+            pos_weight=pos_weight,
+            neg_weight=neg_weight,
+            bits=bits,
+        )
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:
@@ -255,8 +232,7 @@ def margin_loss(
         pos_weight: See :class:`MarginSettings`, as for the next two.
         log_base: Base of the logarithm.
         class_mean: Whether terms are averaged over the classes.
-        align_corners: None for full-size scores, see
-            :func:`upsampled_margin_loss`.
+        align_corners: None for full-size scores.
         ignore_index: Label of the pixels that are left out.
         reduction: ``'none'`` for (N, ...), ``'sum'``, or ``'mean'`` over the
             labelled pixels; 0 if there is none.
@@ -270,7 +246,12 @@ def margin_loss(
         >>> round(float(loss), 4)
         1.9135
     """
-    _warn_of_large_offsets(rho_0k)
+    # Not on a GPU, because reading its memory would wait for it.
+    if not isinstance(rho_0k, Tensor) or rho_0k.device.type == 'cpu':
+        offsets = torch.as_tensor(rho_0k).detach().numpy()
+        message = large_offset_warning(offsets)
+        if message:
+            warnings.warn(message, stacklevel=2)
     settings = MarginSettings(pos_weight, log_base, class_mean)
     return reduced_loss(
         scores,
@@ -300,14 +281,3 @@ def upsampled_margin_loss(
     """
     settings.update(align_corners=align_corners)
     return margin_loss(low_scores, labels, rho_0k, rho_k0, **settings)
-
-
-def _warn_of_large_offsets(rho_0k: PerClass) -> None:
-    """On the CPU only, because reading a GPU's memory would wait for it."""
-    if isinstance(rho_0k, Tensor):
-        if rho_0k.device.type != 'cpu':
-            return
-        rho_0k = rho_0k.detach().numpy()
-    message = large_offset_warning(rho_0k)
-    if message:
-        warnings.warn(message, stacklevel=3)

@@ -149,15 +149,9 @@ def generalisation_gap(
 ) -> float:
     """Theorem 1 (Eq. 14): eps of ``mIoU >= mIoU_bar - eps``.
 
-    Args:
-        class_counts: ``N_k``, shape (K,), all positive.
-        rho_0k: Shape (K,).
-        rho_k0: Shape (K,).
-        complexity: ``F``, the complexity of the model.
-
-    Returns:
-        eps, or nan where the theorem says nothing: a denominator that is not
-        positive because the offsets are too small for this complexity.
+    It is nan where the theorem says nothing: a denominator is not positive,
+    because the offsets are too small for this ``complexity`` F of the model.
+    Counts ``N_k`` (all positive) and offsets have the shape (K,).
     """
     return float(np.mean(class_gaps(class_counts, rho_0k, rho_k0, complexity)))
 

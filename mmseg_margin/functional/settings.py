@@ -39,11 +39,11 @@ class OffsetSettings:
 
     def __post_init__(self) -> None:
         for name in ('tau', 'largest_offset'):
-            require(self, name, '0 or more', lambda x: not x or x > 0)
-        require(self, 'upsilon', 'positive', lambda x: x > 0)
-        policies = ABSENT_CLASS_POLICIES
+            require(self, name, 'be 0 or more', lambda x: not x or x > 0)
+        require(self, 'upsilon', 'be positive', lambda x: x > 0)
+        one_of = f'be one of {ABSENT_CLASS_POLICIES}'
         require(
-            self, 'absent_class', f'one of {policies}', policies.__contains__
+            self, 'absent_class', one_of, ABSENT_CLASS_POLICIES.__contains__
         )
         if self.tau is not None and self.largest_offset is not None:
             raise SettingError(
@@ -103,14 +103,14 @@ class MarginSettings:
         require(
             self,
             'pos_weight',
-            "positive, or 'num_classes'",
+            "be positive, or 'num_classes'",
             lambda w: w == 'num_classes' or w > 0,
         )
         require(
-            self, 'log_base', "above 1, or 'e'", lambda b: b == 'e' or b > 1
+            self, 'log_base', "be above 1, or 'e'", lambda b: b == 'e' or b > 1
         )
         require(
-            self, 'class_mean', 'True or False', (True, False).__contains__
+            self, 'class_mean', 'be True or False', (True, False).__contains__
         )
 
     @property
@@ -139,4 +139,4 @@ def require(
             return
     except TypeError:  # a text or a list where a number belongs
         pass
-    raise SettingError(f'{name}={value!r} must be {needed}.')
+    raise SettingError(f'{name}={value!r} must {needed}.')

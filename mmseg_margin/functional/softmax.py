@@ -6,12 +6,13 @@ gradient ``c (p_k - [k = y])`` with ``c = q^gamma (1 + gamma p_y log(1 / p_y)
 """
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .backend import PixelKernel, PixelTerms, class_numbers, select_label
+from .backend import Pixels, PixelTerms, select_label
 from .triton_launch import TritonResult
 from .triton_stages import cross_entropy_stage
 
@@ -19,19 +20,12 @@ LOG2_E = 1 / math.log(2)
 
 
 class Softmax(NamedTuple):
-    """The softmax of P pixels; power is (K, P), the others are (1, P).
+    """The softmax of P pixels; power is (K, P), the others are (1, P)."""
 
-    Args:
-        power: ``exp(s - max s)``; divided by the total, the probabilities.
-        total: The sum of the powers.
-        log_loss: ``log(1 / p_y)``; 0 or finite where a pixel is ignored.
-        is_hit: Whether the label's score is the maximum.
-    """
-
-    power: Tensor
-    total: Tensor
-    log_loss: Tensor
-    is_hit: Tensor
+    power: Tensor  # exp(s - max s); divided by the total, the probabilities
+    total: Tensor  # sum of the powers
+    log_loss: Tensor  # log(1 / p_y); 0 or finite where a pixel is ignored
+    is_hit: Tensor  # whether the label's score is the maximum
 
     @property
     def error(self) -> Tensor:
@@ -64,21 +58,41 @@ def fusible_softmax(scores: Tensor, labels: Tensor, is_label: Tensor):
     return Softmax(power, total, log_loss, (label_score == top) & is_labelled)
 
 
-class CrossEntropy(NamedTuple):
+@dataclass(frozen=True)
+class CrossEntropy:
     """The objective: cross-entropy, or the focal loss with gamma > 0."""
 
     gamma: float = 0.0
+    name: ClassVar[str] = 'cross_entropy'
 
-    def kernel(self, num_classes: int) -> PixelKernel:
-        return CrossEntropyKernel(float(self.gamma))
+    def numbers(self, num_classes: int) -> tuple[float, ...]:
+        return (float(self.gamma),)
 
-    def constants(self, like: Tensor, *_) -> tuple[Tensor, ...]:
-        return (class_numbers(like),)
+    def constants(self, like: Tensor, *_) -> tuple:
+        return ()
 
-    @property
-    def name(self) -> str:
-        """The key of the objective in :func:`.triton_check.proven`."""
-        return 'cross_entropy'
+    @staticmethod
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+        scores, labels, weight = pixels
+        index = labels.clamp(min=0).long()
+        softmax = eager_softmax(scores, labels, index)
+        loss, slope = _focus(softmax, weight, *numbers)
+        gradient = softmax.power.mul_(slope / softmax.total)
+        gradient.scatter_add_(0, index, -slope)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum())
+
+    @staticmethod
+    def fusible(
+        pixels: Pixels, constants: tuple, numbers: tuple
+    ) -> PixelTerms:
+        scores, labels, weight = pixels
+        (number,) = constants
+        is_label = labels == number
+        softmax = fusible_softmax(scores, labels, is_label)
+        loss, slope = _focus(softmax, weight, *numbers)
+        gradient = softmax.power * (slope / softmax.total)
+        gradient = gradient - torch.where(is_label, slope, 0.0)
+        return PixelTerms(loss, gradient, softmax.is_hit.sum())
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any
@@ -87,38 +101,15 @@ class CrossEntropy(NamedTuple):
         return cross_entropy_stage(scores, labels, *others, gamma=self.gamma)
 
 
-class CrossEntropyKernel(NamedTuple):
-    gamma: float
-
-    def eager(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: tuple
-    ) -> PixelTerms:
-        index = labels.clamp(min=0).long()
-        softmax = eager_softmax(scores, labels, index)
-        loss, slope = self._focus(softmax, weight)
-        gradient = softmax.power.mul_(slope / softmax.total)
-        gradient.scatter_add_(0, index, -slope)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum())
-
-    def fusible(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, constants: tuple
-    ) -> PixelTerms:
-        is_label = labels == constants[0]
-        softmax = fusible_softmax(scores, labels, is_label)
-        loss, slope = self._focus(softmax, weight)
-        gradient = softmax.power * (slope / softmax.total)
-        gradient = gradient - torch.where(is_label, slope, 0.0)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum())
-
-    def _focus(
-        self, softmax: Softmax, weight: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The loss (1, P), and the factor c of its gradient."""
-        log_loss = softmax.log_loss
-        if not self.gamma:
-            return weight * log_loss, weight
-        # Positive, because the slope divides by it.
-        q = softmax.error.clamp(min=torch.finfo(log_loss.dtype).tiny)
-        weight = weight * q**self.gamma
-        slope = 1 + self.gamma * (1 - q) * log_loss / q
-        return weight * log_loss, weight * slope
+def _focus(
+    softmax: Softmax, weight: Tensor, gamma: float
+) -> tuple[Tensor, Tensor]:
+    """The loss (1, P), and the factor c of its gradient."""
+    log_loss = softmax.log_loss
+    if not gamma:
+        return weight * log_loss, weight
+    # Positive, because the slope divides by it.
+    q = softmax.error.clamp(min=torch.finfo(log_loss.dtype).tiny)
+    weight = weight * q**gamma
+    slope = 1 + gamma * (1 - q) * log_loss / q
+    return weight * log_loss, weight * slope

@@ -1,12 +1,11 @@
 """An objective over all pixels of a batch, with its gradient.
 
-A *source* yields pieces of the scores, full-size or up-sampled; a kernel
-computes loss, gradient and hits of a piece while it is in the cache; and the
-source takes the gradient back to the original resolution of the scores.
+A source (see :mod:`.upsampling`) yields pieces of the scores, full-size or
+up-sampled; a kernel computes loss, gradient and hits of a piece while it is in
+the cache; and the source takes the gradient back to the original resolution.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,65 +14,36 @@ from torch import Tensor
 from mmseg_margin.errors import SettingError
 
 from .backend import (
-    PixelKernel,
+    PixelObjective,
+    Pixels,
     Plan,
     choose_backend,
+    class_numbers,
     make_plan,
     no_autocast,
     threads_of,
     uncompiled,
 )
-from .triton_launch import Planes, TritonResult
+from .triton_launch import Planes
 from .triton_stages import supports
-from .upsampling import Piece, Sample, upsampled
+from .upsampling import Images, Phases, Piece, make_source
 
 REDUCTIONS = ('none', 'mean', 'sum')
 IGNORED, INVALID = -1, -2
 
 
-class Objective(Protocol):
-    """What is computed for each pixel."""
-
-    @property
-    def name(self) -> str:
-        """The key of the objective in :func:`.triton_check.proven`."""
-
-    def kernel(self, num_classes: int) -> PixelKernel:
-        """The kernel for K classes."""
-
-    def constants(self, like: Tensor, source: Any) -> tuple:
-        """What the kernel needs beside scores like (N, K, ...) and labels."""
-
-    def triton_stage(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        ignore_index: int,
-        pixel_loss: bool,
-    ) -> TritonResult:
-        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
-
-
 class StageResult(NamedTuple):
-    """The results of a head's loss stage.
+    """The results of a head's loss stage."""
 
-    Args:
-        loss: Weight times loss, summed over the pixels or for each (N, ...).
-        hits: Number of pixels whose label has the highest score.
-        log_loss: Sum over the pixels of weight times cross-entropy, if the
-            objective contains it.
-    """
-
-    loss: Tensor
-    hits: Tensor
-    log_loss: Tensor | None
+    loss: Tensor  # weight times loss, summed or for each pixel, (N, ...)
+    hits: Tensor  # number of pixels whose label has the highest score
+    log_loss: Tensor | None  # sum of weight times cross-entropy, if part of it
 
 
 def reduced_loss(
     scores: Tensor,
     labels: Tensor,
-    objective: Objective,
+    objective: PixelObjective,
     *,
     align_corners: bool | None = None,
     ignore_index: int = 255,
@@ -103,7 +73,7 @@ def reduced_loss(
 def run_stage(
     scores: Tensor,
     labels: Tensor,
-    objective: Objective,
+    objective: PixelObjective,
     *,
     pixel_weight: Tensor | float = 1.0,
     align_corners: bool | None = None,
@@ -134,10 +104,10 @@ def run_stage(
     weight = torch.as_tensor(pixel_weight, device=scores.device).to(dtype)
     check_shapes(scores, labels, weight, upsample)
     if _use_triton(objective, scores, labels, bool(align_corners), backend):
-        run = TritonRun(
+        launches = TritonRun(
             scores.detach(), labels, weight, objective, ignore_index, per_pixel
         )
-        return StageResult(*_Stage.apply(scores, run))
+        return StageResult(*_Stage.apply(scores, launches))
     labels = as_index(labels)
     if upsample and (per_pixel or scores.device.type != 'cpu'):
         # A loop over pieces would be hundreds of launches on a GPU.
@@ -155,20 +125,19 @@ def run_stage(
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-    kernel = objective.kernel(scores.shape[1])
-    plan = make_plan(kernel, scores, labels.numel(), backend)
+    plan = make_plan(objective, scores, labels.numel(), backend)
     with no_autocast(scores.device), threads_of(plan):
         known = known_labels(labels, scores.shape[1], ignore_index)
         values = scores.detach()
-        source: Any = (
-            upsampled(values.to(dtype), known, weight, bool(align_corners))
-            if upsample
-            else FullSize(values, known, weight, dtype)
-        )
-        constants = objective.constants(values[:0].to(dtype), source)
-        pieces = Run(source, plan, constants, per_pixel)
-        loss, hits, log_loss = _Stage.apply(scores, pieces)
-    return StageResult(loss.view(shape) if per_pixel else loss, hits, log_loss)
+        corners = align_corners if upsample else None
+        source = make_source(values, known, weight, corners)
+        like = values[:0].to(dtype)
+        constants = class_numbers(like), *objective.constants(like, source)
+        run = Run(source, plan, constants, per_pixel)
+        result = StageResult(*_Stage.apply(scores, run))
+    if per_pixel:
+        return result._replace(loss=result.loss.view(shape))
+    return result
 
 
 def _compute_dtype(scores: Tensor) -> torch.dtype:
@@ -178,7 +147,7 @@ def _compute_dtype(scores: Tensor) -> torch.dtype:
 class Run(NamedTuple):
     """A kernel to be run over the pieces of a source."""
 
-    source: Any
+    source: Phases | Images
     plan: Plan
     constants: tuple
     per_pixel: bool
@@ -197,14 +166,13 @@ class Run(NamedTuple):
         )
 
     def _run(self, piece: Piece) -> tuple[Tensor, Tensor, Tensor | None]:
-        weight = (piece.labels >= 0).to(piece.scores.dtype)
-        if weight.device.type != 'cpu':
-            weight.masked_fill_(piece.labels == INVALID, torch.nan)
-        weight *= piece.weight
-        terms = self.plan.kernel(
-            piece.scores, piece.labels, weight, self.constants
-        )
-        piece.write_gradient(terms.gradient)
+        (scores, labels, weight), write_gradient = piece
+        known = (labels >= 0).to(scores.dtype)
+        if known.device.type != 'cpu':
+            known.masked_fill_(labels == INVALID, torch.nan)
+        pixels = Pixels(scores, labels, known.mul_(weight))
+        terms = self.plan.kernel(pixels, self.constants)
+        write_gradient(terms.gradient)
         loss = terms.loss if self.per_pixel else terms.loss.sum()
         return loss, terms.hits, terms.log_loss
 
@@ -224,7 +192,7 @@ class TritonRun(NamedTuple):
     scores: Tensor
     labels: Tensor
     weight: Tensor
-    objective: Objective
+    objective: PixelObjective
     ignore_index: int
     per_pixel: bool
 
@@ -257,7 +225,7 @@ class TritonRun(NamedTuple):
 
 
 def _use_triton(
-    objective: Objective,
+    objective: PixelObjective,
     scores: Tensor,
     labels: Tensor,
     align_corners: bool,
@@ -324,49 +292,6 @@ class _FirstDerivativeOnly(torch.autograd.Function):
             'derivative: use reference_loss for that, or leave out '
             'create_graph=True.'
         )
-
-
-class FullSize:
-    """Scores (N, K, ...) at the resolution of the labels (N, ...)."""
-
-    def __init__(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        dtype: torch.dtype,
-    ) -> None:
-        self.scores, self.labels, self.dtype = scores, labels, dtype
-        self.weight = weight.expand_as(labels)
-        self.image_size = tuple(labels.shape[1:])
-
-    def sample(self, step: int) -> Sample:
-        """Every ``step``-th row and column of each image."""
-        some = (..., *[slice(None, None, step)] * len(self.image_size))
-        for scores, labels in zip(self.scores, self.labels, strict=True):
-            yield scores[some], labels[some]
-
-    def pieces(self, pixels: int) -> Iterator[Piece]:
-        """All pixels, at most ``pixels`` at a time."""
-        scores = self.scores.flatten(2)
-        labels, weight = (
-            x.unsqueeze(1).flatten(2) for x in (self.labels, self.weight)
-        )
-        gradient = torch.empty_like(scores, dtype=self.dtype)
-        self._gradient = gradient.view(self.scores.shape)
-        for n in range(len(scores)):
-            for start in range(0, scores.shape[2], pixels):
-                here = (n, slice(None), slice(start, start + pixels))
-                yield Piece(
-                    scores[here].to(self.dtype).contiguous(),
-                    labels[here],
-                    weight[here],
-                    gradient[here].copy_,
-                )
-
-    def gradient(self) -> Tensor:
-        """The gradient of all pieces, (N, K, ...)."""
-        return self._gradient
 
 
 def check_reduction(reduction: str) -> None:

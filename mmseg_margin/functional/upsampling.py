@@ -1,56 +1,43 @@
-"""Bilinear up-sampling, one piece at a time, and its transpose.
+"""Scores at the resolution of the labels, one piece at a time.
 
-With a scale of s, every s-th pixel of a row lies at the same fraction between
-its two low-resolution neighbours; these pixels are one *phase*. So a phase is
-an interpolation between the low-resolution row and the same row shifted by
-one, and the transpose splits its gradient by the same fraction. That is exact,
-needs no indexing, and computes nothing twice at the border of two pieces. The
-pixels' losses are summed, so the order of the pixels does not matter.
+A *source* yields all pixels in pieces that fit into the cache, or a sample of
+them, and takes the gradient of each piece back to the original resolution.
+
+Bilinear up-sampling by a whole scale s works by *phases*: every s-th pixel of
+a row lies at the same fraction between its two low-resolution neighbours. So
+a phase is an interpolation between the low-resolution row and the same row
+shifted by one, and the transpose splits its gradient by the same fraction.
+That is exact, needs no indexing, and computes nothing twice at the border of
+two pieces. The pixels' losses are summed, so their order does not matter.
 """
 
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .backend import Pixels
+
 # An image with fewer scores stays in the cache at full size, so a few large
 # operators cost less than many small ones.
 SMALL_IMAGE = 2**18
+# Some pixels, and a function that takes their gradient (K, P).
+Piece = tuple[Pixels, Callable[[Tensor], object]]
 # Scores (K, ...) and labels (...) of some pixels.
 Sample = Iterator[tuple[Tensor, Tensor]]
 
 
-class Piece(NamedTuple):
-    """Scores of P pixels at the resolution of the labels.
-
-    Args:
-        scores: (K, P).
-        labels: (1, P).
-        weight: (1, P).
-        write_gradient: Passes the gradient (K, P) back to the source.
-    """
-
-    scores: Tensor
-    labels: Tensor
-    weight: Tensor
-    write_gradient: Callable[[Tensor], object]
-
-
 class Axis(NamedTuple):
-    """The phases along a dimension of the scores, which are padded by one.
+    """The phases along a dimension of the scores, which are padded by one."""
 
-    Args:
-        dim: -2 for rows, -1 for columns.
-        taps: For each phase, the shift of the first neighbour in the padded
-            scores, and the fraction of the second neighbour.
-    """
-
-    dim: int
+    dim: int  # -2 for rows, -1 for columns
+    # For each phase, the shift of the first neighbour in the padded scores,
+    # and the fraction of the second neighbour.
     taps: tuple[tuple[int, float], ...]
 
     @staticmethod
@@ -61,12 +48,10 @@ class Axis(NamedTuple):
             return None
         scale = steps[0] // steps[1]
         shift = 0.0 if corners else 0.5 / scale - 0.5
-        taps = []
-        for phase in range(scale):
-            place = phase / scale + shift
-            first = math.floor(place)
-            taps.append((first + 1, place - first))
-        return Axis(dim, tuple(taps))
+        places = [phase / scale + shift for phase in range(scale)]
+        return Axis(
+            dim, tuple((math.floor(x) + 1, x - math.floor(x)) for x in places)
+        )
 
     @property
     def scale(self) -> int:
@@ -85,11 +70,18 @@ class Axis(NamedTuple):
             return x[..., near], x[..., far], fraction
         return x[..., near, :], x[..., far, :], fraction
 
-    def every(self, step: int) -> Iterator[tuple[int, int, int]]:
-        """The pixels 0, step, ... as phases with first place and stride."""
+    def interpolate(
+        self, x: Tensor, phase: int, places: slice, out: Tensor | None = None
+    ) -> Tensor:
+        """The pixels of a phase at some places of the scores x."""
+        return torch.lerp(*self.neighbours(x, phase, places), out=out)
+
+    def every(self, step: int, size: int) -> Iterator[tuple[int, slice]]:
+        """Every ``step``-th pixel: a phase, and its places among ``size``."""
         period = math.lcm(self.scale, step)
         for pixel in range(0, period, step):
-            yield pixel % self.scale, pixel // self.scale, period // self.scale
+            place, phase = divmod(pixel, self.scale)
+            yield phase, slice(place, size, period // self.scale)
 
 
 class Phases:
@@ -105,6 +97,7 @@ class Phases:
     ) -> None:
         self.rows, self.columns = rows, columns
         self.shape = scores.shape
+        scores = scores.to(weight.dtype)
         self.scores = F.pad(scores, (1, 1, 1, 1), mode='replicate')
         self.labels = self._arrange(labels, -1)
         self.weight = self._arrange(weight.expand_as(labels), 0)
@@ -115,23 +108,19 @@ class Phases:
         N, _, h, w = self.shape
         down, right = self.rows.scale, self.columns.scale
         H, W = pixels.shape[1:]
-        if (down * h, right * w) != (H, W):
-            missing = (0, right * w - W, 0, down * h - H)
+        missing = (0, right * w - W, 0, down * h - H)
+        if any(missing):
             pixels = F.pad(pixels, missing, value=outside)
         return pixels.view(N, h, down, w, right).permute(0, 2, 4, 1, 3)
 
     def sample(self, step: int) -> Sample:
         """Every ``step``-th row and column of each image."""
         N, _, h, w = self.shape
-        for image, (i, top, down), (j, left, right) in itertools.product(
-            range(N), self.rows.every(step), self.columns.every(step)
+        for image, (i, rows), (j, columns) in itertools.product(
+            range(N), self.rows.every(step, h), self.columns.every(step, w)
         ):
-            rows = slice(top, h, down)
-            scores = torch.lerp(
-                *self.rows.neighbours(self.scores[image], i, rows)
-            )
-            columns = slice(left, w, right)
-            scores = torch.lerp(*self.columns.neighbours(scores, j, columns))
+            scores = self.rows.interpolate(self.scores[image], i, rows)
+            scores = self.columns.interpolate(scores, j, columns)
             yield scores, self.labels[image, i, j, rows, columns]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
@@ -144,23 +133,22 @@ class Phases:
         ):
             rows = slice(top, min(top + size, h))
             here = (image, phase, slice(None), rows)
-            yield Piece(
-                self._up(image, phase, rows).view(K, -1),
-                self.labels[here].reshape(1, -1),
-                self.weight[here].reshape(1, -1),
+            yield (
+                Pixels(
+                    self._up(image, phase, rows).view(K, -1),
+                    self.labels[here].reshape(1, -1),
+                    self.weight[here].reshape(1, -1),
+                ),
                 functools.partial(self._down, image, phase, rows),
             )
 
     def _up(self, image: int, phase: int, rows: slice) -> Tensor:
         """The up-sampled scores, (K, horizontal phase, rows, w)."""
-        source = torch.lerp(
-            *self.rows.neighbours(self.scores[image], phase, rows)
-        )
+        source = self.rows.interpolate(self.scores[image], phase, rows)
         (K, size, _), w = source.shape, self.shape[3]
         result = source.new_empty(K, self.columns.scale, size, w)
         for j in range(self.columns.scale):
-            pair = self.columns.neighbours(source, j, slice(0, w))
-            torch.lerp(*pair, out=result[:, j])
+            self.columns.interpolate(source, j, slice(0, w), out=result[:, j])
         return result
 
     def _down(
@@ -195,64 +183,88 @@ class Phases:
 
 
 class Images:
-    """The same, one image at a time, for other ratios and small images."""
+    """One image at a time, up-sampled to its labels unless it is full-size.
+
+    Scores are (N, K, ...), labels (N, ...); ``corners`` is None at full size.
+    """
 
     def __init__(
-        self, scores: Tensor, labels: Tensor, weight: Tensor, corners: bool
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        corners: bool | None,
     ) -> None:
-        self.scores, self.labels = scores, labels
+        self.scores, self.labels, self.corners = scores, labels, corners
         self.weight = weight.expand_as(labels)
-        self.image_size, self.corners = tuple(labels.shape[1:]), corners
+        self.image_size = tuple(labels.shape[1:])
 
     def _up(self, n: int) -> Tensor:
+        if self.corners is None:
+            return self.scores[n]
+        scores = self.scores[n : n + 1].to(self.weight.dtype)
         return torch.ops.aten.upsample_bilinear2d(
-            self.scores[n : n + 1], self.image_size, self.corners
+            scores, self.image_size, self.corners
+        )[0]
+
+    def _down(self, gradient: Tensor) -> Tensor:
+        """The gradient (K, P) of :meth:`_up`, at the size of the scores."""
+        return torch.ops.aten.upsample_bilinear2d_backward(
+            gradient.view(1, -1, *self.image_size),
+            self.image_size,
+            [1, *self.scores.shape[1:]],
+            self.corners,
         )[0]
 
     def sample(self, step: int) -> Sample:
         """Every ``step``-th row and column of each image."""
-        some = slice(None, None, step)
+        some: Any = (..., *[slice(None, None, step)] * len(self.image_size))
         for n in range(len(self.scores)):
-            yield self._up(n)[:, some, some], self.labels[n, some, some]
+            yield self._up(n)[some], self.labels[n][some]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
         """All pixels, at most ``pixels`` at a time."""
-        self._gradient = torch.empty_like(self.scores)
+        dtype = self.weight.dtype
+        # Flat, so that the gradient has the memory layout of the scores.
+        self._gradient = torch.empty_like(self.scores.flatten(2), dtype=dtype)
         for n in range(len(self.scores)):
             scores = self._up(n).flatten(1)
-            gradient = torch.empty_like(scores)
+            gradient = self._gradient[n]
+            if self.corners is not None:
+                gradient = torch.empty_like(scores)
             labels, weight = (
                 x[n].reshape(1, -1) for x in (self.labels, self.weight)
             )
             for start in range(0, scores.shape[1], pixels):
                 here = (slice(None), slice(start, start + pixels))
-                yield Piece(
-                    scores[here].contiguous(),
-                    labels[here],
-                    weight[here],
+                piece = scores[here].to(dtype).contiguous()
+                yield (
+                    Pixels(piece, labels[here], weight[here]),
                     gradient[here].copy_,
                 )
-            self._gradient[n] = torch.ops.aten.upsample_bilinear2d_backward(
-                gradient.view(1, -1, *self.image_size),
-                self.image_size,
-                [1, *self.scores.shape[1:]],
-                self.corners,
-            )[0]
+            if self.corners is not None:
+                self._gradient[n] = self._down(gradient).flatten(1)
 
     def gradient(self) -> Tensor:
-        """The gradient of all pieces, (N, K, h, w)."""
-        return self._gradient
+        """The gradient of all pieces, (N, K, ...)."""
+        return self._gradient.view(self.scores.shape)
 
 
-def upsampled(
-    scores: Tensor, labels: Tensor, weight: Tensor, corners: bool
+def make_source(
+    scores: Tensor, labels: Tensor, weight: Tensor, corners: bool | None
 ) -> Phases | Images:
-    """Scores (N, K, h, w) at the pixels of labels and weight (N, H, W)."""
+    """Scores (N, K, ...) at the pixels of labels and weight (N, ...).
+
+    ``corners`` is None for full-size scores; the pixels have the weight's
+    type.
+    """
+    small = scores.shape[1] * labels[0].numel() < SMALL_IMAGE
+    if corners is None or small:
+        return Images(scores, labels, weight, corners)
     rows, columns = (
         Axis.of(dim, scores.shape[dim], labels.shape[dim], corners)
         for dim in (-2, -1)
     )
-    small = scores.shape[1] * labels[0].numel() < SMALL_IMAGE
-    if rows is None or columns is None or small:
+    if rows is None or columns is None:
         return Images(scores, labels, weight, corners)
     return Phases(scores, labels, weight, rows, columns)

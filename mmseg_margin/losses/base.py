@@ -8,12 +8,10 @@ from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
 from mmseg_margin.errors import MarginError, SettingError
-from mmseg_margin.functional.backend import no_autocast, uncompiled
+from mmseg_margin.functional.backend import PixelObjective, uncompiled
 from mmseg_margin.functional.stage import (
-    Objective,
     StageResult,
     as_index,
-    check_label_values,
     check_reduction,
     run_stage,
 )
@@ -55,6 +53,8 @@ class PixelLoss(nn.Module):
     """
 
     class_weight: Tensor
+    # Whether the config has the counts, so that a data set's are not needed.
+    has_own_counts = False
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PixelLoss(nn.Module):
         check_loss_name(loss_name)
         self.reduction = reduction
         self.loss_weight = loss_weight
-        self._loss_name = loss_name
+        self.loss_name = loss_name
         self.avg_non_ignore = avg_non_ignore
         self.global_mean = global_mean
         self.backend = backend
@@ -85,16 +85,11 @@ class PixelLoss(nn.Module):
             self._set_class_weight(class_weight)
 
     @property
-    def loss_name(self) -> str:
-        """The key of this loss in the log."""
-        return self._loss_name
-
-    @property
     def needs_statistics(self) -> bool:
         """Whether it cannot be computed without the data set's counts."""
         return self.weight_method is not None
 
-    def objective(self) -> Objective:
+    def objective(self) -> PixelObjective:
         """What is computed for each pixel, at this step of the training."""
         raise NotImplementedError
 
@@ -109,7 +104,10 @@ class PixelLoss(nn.Module):
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive what the loss needs from the statistics of a data set."""
-        self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
+        if not self.has_own_counts:
+            self.set_class_counts(
+                stats.counts, stats.classes, stats.image_pixels
+            )
 
     def set_class_counts(
         self,
@@ -145,85 +143,63 @@ class PixelLoss(nn.Module):
         **kwargs: Any,
     ) -> Tensor:
         """Scores (N, K, H, W), labels and weight (N, H, W)."""
-        reduction = reduction_override or self.reduction
         return self.run(
             two_class_scores(cls_score),
-            as_index(label),
+            label,
             ignore_index,
-            reduction,
-            weight,
-            avg_factor,
+            reduction=reduction_override,
+            weight=weight,
+            avg_factor=avg_factor,
         ).loss
-
-    @uncompiled
-    def fused_stage(
-        self,
-        low_scores: Tensor,
-        label: Tensor,
-        ignore_index: int,
-        align_corners: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of up-sampled scores, and the number of hits.
-
-        Scores (N, K, h, w) are up-sampled to the labels (N, H, W) piece by
-        piece, and never materialised at full size.
-        """
-        result = self.run(
-            low_scores,
-            as_index(label),
-            ignore_index,
-            self.reduction,
-            align_corners=align_corners,
-        )
-        return result.loss, result.hits
 
     def run(
         self,
         scores: Tensor,
         label: Tensor,
         ignore_index: int,
-        reduction: str,
+        align_corners: bool | None = None,
+        reduction: str | None = None,
         weight: Tensor | None = None,
         avg_factor: float | Tensor | None = None,
-        align_corners: bool | None = None,
     ) -> StageResult:
-        """Loss, hits and cross-entropy, of full-size or low scores."""
-        self.check(scores, label, ignore_index)
-        with no_autocast(scores.device):
-            return run_stage(
-                scores,
-                label,
-                self.objective(),
-                pixel_weight=self.loss_weight
-                * pixel_weights(
-                    label,
-                    ignore_index,
-                    reduction,
-                    self.class_weight if len(self.class_weight) else None,
-                    weight,
-                    avg_factor,
-                    self.avg_non_ignore,
-                    self.global_mean and self.training,
-                ),
-                align_corners=align_corners,
-                ignore_index=ignore_index,
-                per_pixel=reduction == 'none',
-                backend=self.backend,
-            )
+        """Loss, hits and cross-entropy.
 
-    def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
-        """Raise where statistics, weights or labels do not fit the scores."""
-        num_classes = scores.shape[1]
+        Scores (N, K, h, w) are up-sampled to the labels (N, H, W) piece by
+        piece with ``align_corners``, and never materialised at full size; it
+        is None for full-size scores.
+        """
+        self.check(scores)
+        label, reduction = as_index(label), reduction or self.reduction
+        pixel_weight = pixel_weights(
+            label,
+            ignore_index,
+            reduction,
+            self.class_weight if len(self.class_weight) else None,
+            weight,
+            avg_factor,
+            self.avg_non_ignore,
+            self.global_mean and self.training,
+        )
+        return run_stage(
+            scores,
+            label,
+            self.objective(),
+            pixel_weight=self.loss_weight * pixel_weight,
+            align_corners=align_corners,
+            ignore_index=ignore_index,
+            per_pixel=reduction == 'none',
+            backend=self.backend,
+        )
+
+    def check(self, scores: Tensor) -> None:
+        """Raise where statistics or weights do not fit the scores."""
         if self.needs_statistics and not self.has_statistics:
             raise NoStatisticsError(type(self).__name__)
-        if len(self.class_weight) not in (0, num_classes):
+        if len(self.class_weight) not in (0, scores.shape[1]):
             raise SettingError(
                 f'class_weight has {len(self.class_weight)} numbers but the '
-                f'head {num_classes} classes: give one for each class.'
+                f'head {scores.shape[1]} classes: give one for each class.'
             )
-        # Class weights are looked up by the label.
-        if len(self.class_weight) and label.device.type == 'cpu':
-            check_label_values(label, num_classes, ignore_index)
 
 
 def check_loss_name(loss_name: str) -> None:
@@ -273,6 +249,7 @@ def pixel_weights(
     labelled = label != ignore_index
     weights = None
     if class_weight is not None:
+        # Clamped, because an invalid label is only reported later.
         index = torch.where(labelled, label, 0).clamp(0, len(class_weight) - 1)
         weights = class_weight[index] * labelled
     divisor: Tensor | float = 1.0

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from mmseg.registry import MODELS
 from torch import Tensor
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.softmax import CrossEntropy
 
 from .base import ClassWeight, PixelLoss, pixel_weights
@@ -95,9 +95,8 @@ class SoftmaxFocalLoss(PixelLoss):
         loss_name: str = 'loss_focal',
     ) -> None:
         super().__init__(class_weight, reduction, loss_weight, loss_name)
-        if not gamma >= 0:
-            raise SettingError(f'gamma={gamma!r} must not be negative.')
         self.gamma = gamma
+        require(self, 'gamma', 'not be negative', lambda x: x >= 0)
 
     def objective(self) -> CrossEntropy:
         return CrossEntropy(self.gamma)

@@ -7,15 +7,13 @@ accuracy. It is replaced on single heads, for the duration of a training.
 import functools
 from typing import Any
 
-import torch
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.models.losses import CrossEntropyLoss
 from torch import Tensor, nn
 
-from mmseg_margin.functional.softmax import CrossEntropy
-from mmseg_margin.functional.stage import run_stage
+from mmseg_margin.functional.backend import uncompiled
 
-from .base import EPS, PixelLoss, pixel_weights
+from .base import EPS, PixelLoss
 from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
 from .jaccard_loss import JaccardLoss
 from .margin_calibration_loss import MarginCalibrationLoss
@@ -83,6 +81,7 @@ def fused_loss_by_feat(
     return log
 
 
+@uncompiled
 def fused_loss(
     loss: PixelLoss | CrossEntropyLoss,
     scores: Tensor,
@@ -91,26 +90,14 @@ def fused_loss(
     align_corners: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """A loss with its current settings, and the number of hits."""
-    if isinstance(loss, PixelLoss):
-        return loss.fused_stage(scores, label, ignore_index, align_corners)
-    class_weight = loss.class_weight
-    if class_weight is not None:
-        class_weight = torch.as_tensor(class_weight, device=scores.device)
-    weight = pixel_weights(
-        label,
-        ignore_index,
-        loss.reduction,
-        class_weight,
-        avg_non_ignore=loss.avg_non_ignore,
-    )
-    result = run_stage(
-        scores,
-        label,
-        CrossEntropy(),
-        pixel_weight=loss.loss_weight * weight,
-        align_corners=align_corners,
-        ignore_index=ignore_index,
-    )
+    if not isinstance(loss, PixelLoss):
+        loss = WeightedCrossEntropyLoss(
+            loss.class_weight,
+            loss.reduction,
+            loss.loss_weight,
+            avg_non_ignore=loss.avg_non_ignore,
+        ).to(scores.device)
+    result = loss.run(scores, label, ignore_index, align_corners)
     return result.loss, result.hits
 
 

@@ -1,8 +1,7 @@
 """JaccardLoss: the loss that we recommend, for a decode head."""
 
 import logging
-from collections import Counter
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from mmengine.dist import all_reduce
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional.jaccard_loss import JaccardObjective, check_levels
+from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import StageResult
 
 from .base import ClassWeight, PixelLoss
@@ -40,9 +40,6 @@ class JaccardLoss(PixelLoss):
         >>> loss_decode = dict(type='JaccardLoss')
     """
 
-    # How many were built for each Runner, which tells their parts apart.
-    _built: ClassVar[Counter[str]] = Counter()
-
     def __init__(
         self,
         ce_weight: float = 1.0,
@@ -65,11 +62,9 @@ class JaccardLoss(PixelLoss):
             global_mean=True,
             backend=backend,
         )
-        for name, value in (('ce_weight', ce_weight), ('ce_ramp', ce_ramp)):
-            if not isinstance(value, int | float) or not value >= 0:
-                raise SettingError(f'{name}={value!r} must not be negative.')
-        self.ce_weight = ce_weight
-        self.ce_ramp = ce_ramp
+        self.ce_weight, self.ce_ramp = ce_weight, ce_ramp
+        for name in ('ce_weight', 'ce_ramp'):
+            require(self, name, 'not be negative', lambda x: x >= 0)
         self.levels = check_levels(levels)
         self._progress: float | None = None
         self._warned = False
@@ -78,9 +73,10 @@ class JaccardLoss(PixelLoss):
         hub = MessageHub.get_current_instance()
         self._hub_name = hub.instance_name
         self._stale_iter = hub.runtime_info.get('iter')
-        # Without a hook it does not know its head; heads are built in order.
-        number = self._built[self._hub_name]
-        self._built[self._hub_name] += 1
+        # A loss does not know its head unless a hook calls follow(). The hub
+        # counts the losses, so that each one has its own name in the log.
+        number = hub.runtime_info.get('jaccard_losses', 0)
+        hub.update_info('jaccard_losses', number + 1, resumed=False)
         self._log_prefix = f'{loss_name}_{number}' if number else loss_name
         self._unlogged: tuple[Tensor, float] | None = None
 

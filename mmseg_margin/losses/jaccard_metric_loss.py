@@ -6,10 +6,10 @@ import torch
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import INVALID, as_index, known_labels
 
-from .base import check_loss_name, two_class_scores
+from .base import EPS, check_loss_name, two_class_scores
 
 
 @MODELS.register_module()
@@ -41,10 +41,9 @@ class JaccardMetricLoss(nn.Module):
         loss_name: str = 'loss_jml',
     ) -> None:
         super().__init__()
-        if not smooth >= 0:
-            raise SettingError(f'smooth={smooth!r} must not be negative.')
         check_loss_name(loss_name)
         self.smooth = smooth
+        require(self, 'smooth', 'not be negative', lambda x: x >= 0)
         self.loss_weight = loss_weight
         self.loss_name = loss_name
 
@@ -71,8 +70,9 @@ class JaccardMetricLoss(nn.Module):
         )
         intersection, pixels = of_class
         taken = x.transpose(0, 1).flatten(1).sum(1) - intersection
-        smooth = self.smooth
-        soft = (intersection + smooth) / (pixels + taken + smooth)
+        # Not 0, which it would be without smoothing if nothing is labelled.
+        union = (pixels + taken + self.smooth).clamp(min=EPS)
+        soft = (intersection + self.smooth) / union
         shown = pixels > 0
         loss = ((1 - soft) * shown).sum() / shown.sum().clamp(min=1)
         # An invalid label, which a GPU is not waited for to report.

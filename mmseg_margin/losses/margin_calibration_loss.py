@@ -82,7 +82,6 @@ class MarginCalibrationLoss(PixelLoss):
         self.offset_settings, self.settings = parse_settings(preset, settings)
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
-        self.has_own_counts = False
         if isinstance(class_counts, (str, os.PathLike)):
             self.set_class_stats(ClassStats.from_json(class_counts))
         elif class_counts is not None:
@@ -106,11 +105,6 @@ class MarginCalibrationLoss(PixelLoss):
         if not self.has_statistics:
             self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
 
-    def set_class_stats(self, stats: ClassStats) -> None:
-        """Derive the offsets from a data set, unless the config has counts."""
-        if not self.has_own_counts:
-            super().set_class_stats(stats)
-
     def set_class_counts(
         self,
         counts: Sequence[int],
@@ -125,8 +119,8 @@ class MarginCalibrationLoss(PixelLoss):
             for rho in offsets
         )
 
-    def check(self, scores: Tensor, label: Tensor, ignore_index: int) -> None:
-        super().check(scores, label, ignore_index)
+    def check(self, scores: Tensor) -> None:
+        super().check(scores)
         if len(self.rho_0k) != scores.shape[1]:
             raise SettingError(
                 f'The head has {scores.shape[1]} classes but the statistics '

@@ -1,5 +1,6 @@
 """Batches of pixels, the objectives, and a loss with its gradient."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +16,8 @@ from mmseg_margin.functional import (
     jaccard_loss,
     margin_loss,
 )
-from mmseg_margin.functional.stage import Objective, reduced_loss
+from mmseg_margin.functional.backend import PixelObjective
+from mmseg_margin.functional.stage import reduced_loss
 
 IGNORE = 255
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -25,7 +27,7 @@ jaccard = partial(jaccard_loss, backend='eager')
 OBJECTIVES = ('margin', 'authors', 'jaccard', 'ce', 'focal')
 
 
-def make_objective(name: str, K: int) -> Objective:
+def make_objective(name: str, K: int) -> PixelObjective:
     """One of the objectives, with offsets where it has them."""
     rho_0k, rho_k0 = torch.linspace(0.1, 2, K), torch.linspace(0.3, 0.1, K)
     if name == 'jaccard':
@@ -45,6 +47,29 @@ def objective_loss(
     options = {'backend': 'eager', **options}
     objective = make_objective(name, scores.shape[1])
     return reduced_loss(scores, labels, objective, **options)
+
+
+def slow_margin_loss(
+    scores, labels, rho_0k, rho_k0, pos_weight=1.0, log_base=2.0
+):
+    """Eq. 16 written from the paper: a mean over labelled pixels."""
+    base, K = log_base, scores.shape[1]
+    total, labelled = torch.zeros((), dtype=scores.dtype), 0
+    rows = scores.movedim(1, -1).reshape(-1, K)
+    for s, y in zip(rows, labels.flatten().tolist(), strict=True):
+        if y == IGNORE:
+            continue
+        labelled += 1
+        for k in range(K):
+            others = torch.stack([s[j] for j in range(K) if j != k])
+            margin = s[k] - others.amax()
+            if k == y:
+                exponent, weight = rho_k0[k] - margin, pos_weight
+            else:
+                exponent, weight = rho_0k[k] + margin, 1
+            term = torch.log1p(base**exponent) / math.log(base)
+            total = total + weight * term
+    return total / labelled
 
 
 def make_batch(

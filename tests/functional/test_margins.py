@@ -16,27 +16,12 @@ from mmseg_margin.functional import (
 )
 
 # Public counts of Cityscapes train, 2975 fine images, in train-id order.
-CITYSCAPES = [
-    2036416525,
-    336090793,
-    1260636120,
-    36199498,
-    48454166,
-    67789506,
-    11477088,
-    30448193,
-    879783988,
-    63949536,
-    221979646,
-    67326424,
-    7463162,
-    386328286,
-    14772328,
-    12990290,
-    12863955,
-    5449152,
-    22861233,
-]
+CITYSCAPES = np.fromstring(
+    '2036416525 336090793 1260636120 36199498 48454166 67789506 11477088 '
+    '30448193 879783988 63949536 221979646 67326424 7463162 386328286 '
+    '14772328 12990290 12863955 5449152 22861233',
+    sep=' ',
+)
 ROAD, MOTORCYCLE = 0, 17
 
 counts = st.lists(st.integers(1, 10**9), min_size=2, max_size=30)
@@ -46,13 +31,9 @@ def algorithm_1(pixels, tau, upsilon):
     total = sum(pixels)
     rho_0k, rho_k0 = [], []
     for n in pixels:
-        prior = n / total
-        mu = (
-            prior
-            * math.sqrt(n)
-            / (upsilon * (total - n) - prior * math.sqrt(total - n))
-        )
-        rho_0k.append(tau * math.sqrt(total - n) / n)
+        prior, root = n / total, math.sqrt(total - n)
+        mu = prior * math.sqrt(n) / (upsilon * (total - n) - prior * root)
+        rho_0k.append(tau * root / n)
         rho_k0.append(mu * rho_0k[-1])
     return rho_0k, rho_k0
 
@@ -88,9 +69,7 @@ def test_a_largest_offset_carries_over(pixels, largest, factor):
     for scale in (1.0, factor):
         scaled = np.asarray(pixels) * scale
         tau = tau_of_largest_offset(scaled, largest)
-        rho_0k = [
-            tau * math.sqrt(scaled.sum() - n) / n for n in scaled.tolist()
-        ]
+        rho_0k, _ = algorithm_1(scaled.tolist(), tau, upsilon=100)
         assert max(rho_0k) == pytest.approx(largest)
 
 
@@ -100,11 +79,6 @@ def test_a_largest_offset_leaves_out_absent_classes():
     assert tau_of_largest_offset([900, 100], 0) == 0
     with pytest.raises(ValueError, match='largest_offset must be positive'):
         tau_of_largest_offset([900, 100], -1)
-
-
-def test_an_absent_class_is_named():
-    with pytest.raises(ValueError, match=r'class 1 \(rider\) has no labelled'):
-        margin_offsets([9, 0, 5], class_names=['road', 'rider', 'car'])
 
 
 @pytest.mark.parametrize(('policy', 'offset'), [('zero', 0.0), ('max', 3.0)])
@@ -120,6 +94,10 @@ def test_absent_class_policies(policy, offset):
 @pytest.mark.parametrize(
     ('call', 'message'),
     [
+        (
+            lambda: margin_offsets([9, 0, 5], class_names=['a', 'b', 'c']),
+            r'class 1 \(b\) has no labelled',
+        ),
         (lambda: margin_offsets([7, 0], absent_class='zero'), 'holds every'),
         (lambda: margin_offsets([0, 0]), 'all zero'),
         (lambda: margin_offsets([5]), 'at least two classes'),
@@ -155,11 +133,6 @@ def test_gap_equals_the_papers_sum():
     assert gap == pytest.approx(expected, rel=1e-12)
 
 
-def test_gap_is_undefined_for_offsets_too_small():
-    rho_0k, rho_k0 = margin_offsets([400, 100], tau=1e-6)
-    assert math.isnan(generalisation_gap([400, 100], rho_0k, rho_k0, 1.0))
-
-
 @given(counts, st.integers(0, 2**32 - 1))
 @settings(max_examples=50)
 def test_corollary_1_no_other_offsets_of_the_same_sum_are_better(pixels, seed):
@@ -177,6 +150,7 @@ def test_corollary_1_no_other_offsets_of_the_same_sum_are_better(pixels, seed):
 
 
 def test_algorithm_1_leaves_eps_undefined_from_a_complexity_on():
+    """The offsets are then too small."""
     pixels = [9000, 700, 300]
     offsets = margin_offsets(pixels, tau=10.0)
     limit = 10.0 / (4 * len(pixels))

@@ -46,12 +46,15 @@ def test_offsets_follow_algorithm_1():
     for settings, tau in (
         (OffsetSettings(), 10.0),
         (OffsetSettings(tau=3), 3.0),
+        (OffsetSettings(tau=10), 10.0),
         (OffsetSettings(largest_offset=0.6), 2.0),
     ):
+        assert settings.has_default_scale == (settings == OffsetSettings())
         assert settings.tau_for(counts) == pytest.approx(tau)
         np.testing.assert_allclose(
             settings.offsets(counts), margin_offsets(counts, tau)
         )
+    assert OffsetSettings(upsilon=2).has_default_scale
 
 
 def test_weights_and_logarithm():
@@ -69,10 +72,3 @@ def test_offsets_beyond_the_scores_are_described():
     text = large_offset_warning([0.1, 512.3, 2.0], ['sky', 'pole', 'car'])
     assert 'class 1 (pole) is 512, far beyond' in text
     assert 'largest_offset=0.4' in text
-
-
-def test_the_scale_is_a_default_unless_it_is_given():
-    assert OffsetSettings().has_default_scale
-    assert OffsetSettings(upsilon=2).has_default_scale
-    assert not OffsetSettings(tau=10).has_default_scale
-    assert not OffsetSettings(largest_offset=0.4).has_default_scale

@@ -31,12 +31,7 @@ def test_equals_torch(backend, gamma):
 
 def test_a_certain_pixel_has_no_focal_loss_and_no_gradient():
     scores = torch.tensor([[1e4, 0.0, 0.0]])
-    loss, gradient = value_and_gradient(
-        reduced_loss,
-        scores,
-        torch.tensor([0]),
-        CrossEntropy(2.0),
-        backend='eager',
-    )
+    batch = scores, torch.tensor([0]), CrossEntropy(2.0)
+    loss, gradient = value_and_gradient(reduced_loss, *batch, backend='eager')
     assert loss == 0
     assert (gradient == 0).all()

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from mmseg_margin.functional import (
     upsampled_margin_loss,
     upsampling,
 )
-from mmseg_margin.functional.upsampling import upsampled
+from mmseg_margin.functional.upsampling import make_source
 from tests.functional.builders import (
     IGNORE,
     OBJECTIVES,
@@ -28,6 +29,8 @@ from tests.functional.builders import (
 )
 
 every_objective = pytest.mark.parametrize('name', OBJECTIVES)
+both_kernels = pytest.mark.parametrize('how', ['eager', 'compiled'])
+close = torch.testing.assert_close
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +50,21 @@ def upsample(scores, size, align_corners=False):
     return F.interpolate(
         scores, size=size, mode='bilinear', align_corners=align_corners
     )
+
+
+def loss_and_gradient(name, scores, labels, **options):
+    loss = partial(objective_loss, name)
+    return value_and_gradient(loss, scores, labels, **options)
+
+
+def stage_results(name, scores, labels, factor=1.0, **options):
+    """Loss, gradient and hits of up-sampled scores."""
+    leaf = scores.detach().clone().requires_grad_()
+    objective = make_objective(name, scores.shape[1])
+    result = run_stage(leaf, labels, objective, **options)
+    (factor * result.loss).backward()
+    assert not result.hits.requires_grad
+    return result.loss.detach(), leaf.grad, result.hits
 
 
 @pytest.mark.parametrize(
@@ -75,25 +93,17 @@ def test_up_sampled_it_is_exact(
     losses = objective_loss(name, whole, labels, reduction='none')
     expected = (weight * losses).sum()
     (gradient,) = torch.autograd.grad(3 * expected, scores)
-    result = run_stage(
-        scores,
-        labels,
-        make_objective(name, K),
+    loss, actual, hits = stage_results(
+        *(name, scores, labels, 3.0),
         pixel_weight=weight,
         align_corners=align_corners,
         backend='eager',
     )
-    (3 * result.loss).backward()
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
-    largest = float(gradient.abs().max())
-    torch.testing.assert_close(
-        result.loss, expected, rtol=tolerance, atol=tolerance
-    )
-    torch.testing.assert_close(
-        scores.grad, gradient, rtol=tolerance, atol=2 * tolerance * largest
-    )
-    assert result.hits == (whole.argmax(1) == labels).sum()
-    assert not result.hits.requires_grad
+    close(loss, expected.detach(), rtol=tolerance, atol=tolerance)
+    atol = 2 * tolerance * float(gradient.abs().max())
+    close(actual, gradient, rtol=tolerance, atol=atol)
+    assert hits == (whole.argmax(1) == labels).sum()
 
 
 def test_the_parts_of_the_jaccard_objective_add_up():
@@ -104,58 +114,46 @@ def test_the_parts_of_the_jaccard_objective_add_up():
     whole = upsample(scores, (24, 20))
     alone = jaccard(whole, labels, ce_weight=0, reduction='sum')
     ce = F.cross_entropy(whole, labels, ignore_index=IGNORE, reduction='sum')
-    torch.testing.assert_close(result.log_loss, ce)
-    torch.testing.assert_close(result.loss, alone + 0.25 * ce)
+    close(result.log_loss, ce)
+    close(result.loss, alone + 0.25 * ce)
 
 
 @every_objective
 def test_compiled_it_is_the_same(name):
-    scores, labels = two_images(3, (6, 5), (24, 20), torch.float32)
-    weight = torch.rand(2, 24, 20)
-    results = []
-    for how in ('eager', 'compiled'):
-        leaf = scores.clone().requires_grad_()
-        result = run_stage(
-            leaf,
-            labels,
-            make_objective(name, 3),
-            pixel_weight=weight,
-            align_corners=False,
-            backend=how,
-        )
-        result.loss.backward()
-        results.append((result.loss.detach(), leaf.grad, result.hits))
-    torch.testing.assert_close(*results)
+    batch = two_images(3, (6, 5), (24, 20), torch.float32)
+    options = dict(pixel_weight=torch.rand(2, 24, 20), align_corners=False)
+    eager, compiled = (
+        stage_results(name, *batch, **options, backend=how)
+        for how in ('eager', 'compiled')
+    )
+    close(compiled, eager)
 
 
 @pytest.mark.parametrize('reduction', ['mean', 'sum', 'none'])
-def test_reductions(reduction):
+def test_reductions_of_the_public_functions(reduction):
     scores, labels = two_images(4, (4, 4), (16, 16))
     options = dict(reduction=reduction, backend='eager')
     whole = upsample(scores, (16, 16))
-    torch.testing.assert_close(
+    close(
         upsampled_margin_loss(scores, labels, 0.3, 0.1, **options),
         margin_loss(whole, labels, 0.3, 0.1, **options),
     )
-    torch.testing.assert_close(
+    close(
         upsampled_jaccard_loss(scores, labels, **options),
         jaccard(whole, labels, reduction=reduction),
     )
 
 
-@pytest.mark.parametrize('upsampling', [False, True])
+@pytest.mark.parametrize('corners', [None, False])
 @every_objective
-def test_no_second_derivative(name, upsampling):
-    scores, labels = two_images(3, (2, 3), (4, 6) if upsampling else (2, 3))
-    corners = False if upsampling else None
-
-    def loss(scores):
-        return objective_loss(name, scores, labels, align_corners=corners)
-
-    scores.requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(scores), scores, create_graph=True)
+def test_no_second_derivative(name, corners):
+    full = (2, 3) if corners is None else (4, 6)
+    scores, labels = two_images(3, (2, 3), full)
+    loss = partial(objective_loss, name, labels=labels, align_corners=corners)
+    leaf = scores.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
     with pytest.raises(RuntimeError, match='no second derivative'):
-        torch.autograd.grad(gradient.sum(), scores)
+        torch.autograd.grad(gradient.sum(), leaf)
 
 
 def test_vmap_is_refused():
@@ -166,33 +164,26 @@ def test_vmap_is_refused():
 
 @every_objective
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-def test_half_scores_under_autocast_and_a_retained_graph(name, dtype):
+def test_half_scores_under_autocast(name, dtype):
     half, labels = two_images(3, (4, 4), (8, 8), dtype)
-    whole = objective_loss(name, half.float(), labels, align_corners=False)
-    half.requires_grad_()
+    run = partial(loss_and_gradient, name, align_corners=False)
+    expected, gradient = run(half.float(), labels=labels)
     with torch.autocast('cpu', dtype=torch.bfloat16):
-        loss = objective_loss(name, half, labels, align_corners=False)
-    loss.backward(retain_graph=True)
-    once = half.grad.clone()
-    loss.backward()
-    assert torch.equal(loss, whole)
-    assert half.grad.dtype == dtype
-    torch.testing.assert_close(half.grad, 2 * once)
+        loss, actual = run(half, labels=labels)
+    assert torch.equal(loss, expected)
+    assert torch.equal(actual, gradient.to(dtype))
 
 
 @every_objective
 def test_half_precision_neither_underflows_nor_overflows(name):
     """A pixel's weight is tiny until AMP scales it; its loss may be large."""
     scores, labels, *_ = make_batch(3, (1, 4, 4), dtype=torch.float16)
+    _, wide = loss_and_gradient(name, scores.float(), labels, reduction='sum')
     for factor in (1e-8, 1e6):
         leaf = scores.clone().requires_grad_()
         loss = objective_loss(name, leaf, labels, reduction='none')
         (factor * loss.double()).sum().mul(0.01 / factor).backward()
-        wide = scores.float().requires_grad_()
-        objective_loss(name, wide, labels, reduction='sum').backward()
-        torch.testing.assert_close(
-            leaf.grad.float(), 0.01 * wide.grad, rtol=2e-3, atol=1e-6
-        )
+        close(leaf.grad.float(), 0.01 * wide, rtol=2e-3, atol=1e-6)
 
 
 @every_objective
@@ -202,9 +193,7 @@ def test_half_precision_neither_underflows_nor_overflows(name):
 def test_large_scores_stay_finite(name, dtype):
     scores, labels, *_ = make_batch(5, (2, 4, 4))
     scores = (scores.sign() * 1e4).to(dtype)
-    loss, gradient = value_and_gradient(
-        lambda s: objective_loss(name, s, labels), scores
-    )
+    loss, gradient = loss_and_gradient(name, scores, labels)
     assert loss.dtype == torch.float32
     assert loss.isfinite()
     assert gradient.dtype == dtype
@@ -212,64 +201,56 @@ def test_large_scores_stay_finite(name, dtype):
 
 
 @every_objective
-@pytest.mark.parametrize('how', ['eager', 'compiled'])
-def test_a_masked_class_costs_ignored_pixels_nothing(name, how):
+@both_kernels
+def test_infinite_scores_are_not_hidden_and_masked_classes_are_free(name, how):
     """Some heads mask a class with the lowest finite score."""
     scores, labels, *_ = make_batch(4, (1, 4, 4), dtype=torch.float32)
     labels[labels == 0] = 1
     scores[:, 0] = torch.finfo(torch.float32).min
-    loss, gradient = value_and_gradient(
-        lambda s: objective_loss(name, s, labels, backend=how), scores
-    )
+    loss, gradient = loss_and_gradient(name, scores, labels, backend=how)
     assert loss.isfinite()
     assert gradient.isfinite().all()
+    for value in (math.inf, math.nan):
+        scores = torch.zeros(1, 4, 4, 4)
+        scores[0, 1, 0, 0] = value
+        labels = torch.ones(1, 4, 4).long()
+        assert not objective_loss(name, scores, labels, backend=how).isfinite()
 
 
 @every_objective
-def test_any_memory_layout(name):
-    scores, labels, *_ = make_batch(5, (2, 6, 8))
-
-    def loss(scores):
-        return objective_loss(name, scores, labels)
-
-    expected = value_and_gradient(loss, scores)
-    last = scores.contiguous(memory_format=torch.channels_last)
-    strided = scores.repeat_interleave(2, dim=3)[..., ::2]
-    for layout in (last, strided):
+def test_any_memory_layout_and_rows_of_pixels(name):
+    scores, labels, *_ = make_batch(4, (2, 6, 8))
+    expected = loss_and_gradient(name, scores, labels)
+    for layout in (
+        scores.contiguous(memory_format=torch.channels_last),
+        scores.repeat_interleave(2, dim=3)[..., ::2],
+        scores.transpose(2, 3).contiguous().transpose(2, 3),
+    ):
         leaf = layout.detach().requires_grad_()
-        value = loss(leaf)
+        value = objective_loss(name, leaf, labels)
         value.backward()
-        torch.testing.assert_close((value.detach(), leaf.grad), expected)
-
-
-@every_objective
-def test_rows_of_pixels_and_one_pixel(name):
-    scores, labels, *_ = make_batch(4, (1, 3, 5))
-    expected = objective_loss(name, scores, labels, reduction='none')
-    rows = scores.movedim(1, -1).reshape(-1, 4)
-    result = objective_loss(name, rows, labels.flatten(), reduction='none')
-    torch.testing.assert_close(result, expected.flatten())
+        close((value.detach(), leaf.grad), expected)
+    each = objective_loss(name, scores[:1], labels[:1], reduction='none')
+    rows = scores[0].movedim(0, -1).reshape(-1, 4), labels[0].flatten()
+    close(objective_loss(name, *rows, reduction='none'), each.flatten())
     one = objective_loss(name, scores[..., :1, :1], labels[:, :1, :1])
     assert one.isfinite()
 
 
 @every_objective
-def test_upstream_gradient_retained_graph_and_accumulation(name):
+@pytest.mark.parametrize('low', [(3, 3), (6, 3)])
+def test_upstream_gradient_retained_graph_and_accumulation(name, low):
     """And the inputs are not modified."""
-    scores, labels, *_ = batch = make_batch(4, (1, 3, 3))
+    scores, labels, *_ = batch = make_batch(4, (1, 6, 6), low)
     before = copy.deepcopy(batch)
-
-    def loss(scores):
-        return objective_loss(name, scores, labels)
-
-    _, once = value_and_gradient(loss, scores)
+    _, once = loss_and_gradient(name, scores, labels, align_corners=False)
     leaf = scores.clone().requires_grad_()
-    value = 3.5 * loss(leaf)
+    value = 3.5 * objective_loss(name, leaf, labels, align_corners=False)
     value.backward(retain_graph=True)
-    torch.testing.assert_close(leaf.grad, 3.5 * once)
+    close(leaf.grad, 3.5 * once)
     value.backward()
-    torch.testing.assert_close(leaf.grad, 7.0 * once)
-    torch.testing.assert_close(batch, before, rtol=0, atol=0)
+    close(leaf.grad, 7.0 * once)
+    close(batch, before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize('name', ['margin', 'jaccard'])
@@ -283,16 +264,14 @@ def test_inside_a_compiled_model(name):
         loss = step(scores)
         loss.backward()
         results.append((loss.detach(), model.weight.grad.clone()))
-    torch.testing.assert_close(*results)
+    close(*results)
 
 
 @every_objective
-@pytest.mark.parametrize('corners', [None, False])
-def test_a_device_is_never_waited_for(name, corners):
+@pytest.mark.parametrize(('corners', 'side'), [(None, 8), (False, 16)])
+def test_a_device_is_never_waited_for(name, corners, side):
     """On the meta device, reading a value or mixing in the CPU raises."""
-    K = 3
-    scores = torch.empty(2, K, 8, 8, device='meta', requires_grad=True)
-    side = 8 if corners is None else 16
+    scores = torch.empty(2, 3, 8, 8, device='meta', requires_grad=True)
     labels = torch.empty(2, side, side, dtype=torch.long, device='meta')
     loss = objective_loss(
         name, scores, labels, align_corners=corners, backend='auto'
@@ -302,47 +281,25 @@ def test_a_device_is_never_waited_for(name, corners):
 
 
 @every_objective
-def test_labels_that_are_no_class(name):
-    scores, labels, *_ = make_batch(3, (1, 2, 2))
-    for wrong in (3, -1, 2**32 + 1):
-        labels[0, 0, 0] = wrong
-        with pytest.raises(ValueError, match=f'Labels .{wrong}. lie outside'):
-            objective_loss(name, scores, labels)
-
-
-@every_objective
-def test_labels_of_any_integer_type(name):
+def test_labels(name):
+    """Those that are no class, those of any type, and none at all."""
     scores, labels, *_ = make_batch(3, (1, 4, 4))
     expected = objective_loss(name, scores, labels)
     assert objective_loss(name, scores, labels.byte()) == expected
     # No uint8 is -100, so nothing is ignored.
-    labels = labels.clamp(max=2)
-    everything = objective_loss(name, scores, labels)
-    short = objective_loss(name, scores, labels.byte(), ignore_index=-100)
+    known = labels.clamp(max=2)
+    everything = objective_loss(name, scores, known)
+    short = objective_loss(name, scores, known.byte(), ignore_index=-100)
     assert short == everything
-
-
-@every_objective
-def test_all_ignored_or_no_image_is_a_connected_zero(name):
-    scores, labels, *_ = make_batch(3, (1, 2, 2))
-    labels.fill_(IGNORE)
-    for batch in ((scores, labels), (scores[:0], labels[:0])):
-        loss, gradient = value_and_gradient(
-            lambda s, y: objective_loss(name, s, y), *batch
-        )
+    ignored = torch.full_like(labels, IGNORE)
+    for batch in ((scores, ignored), (scores[:0], labels[:0])):
+        loss, gradient = loss_and_gradient(name, *batch)
         assert loss == 0
         assert (gradient == 0).all()
-
-
-@every_objective
-@pytest.mark.parametrize('how', ['eager', 'compiled'])
-def test_infinite_scores_are_not_hidden(name, how):
-    labels = torch.ones(1, 2, 2).long()
-    for value in (math.inf, math.nan):
-        scores = torch.zeros(1, 3, 2, 2)
-        scores[0, 1, 0, 0] = value
-        loss = objective_loss(name, scores, labels, backend=how)
-        assert not loss.isfinite()
+    for wrong in (3, -1, 2**32 + 1):
+        labels[0, 0, 0] = wrong
+        with pytest.raises(ValueError, match=f'Labels .{wrong}. lie outside'):
+            objective_loss(name, scores, labels)
 
 
 @pytest.mark.parametrize(
@@ -379,15 +336,15 @@ def test_a_sample_is_some_of_the_upsampled_scores(
     # Each label is the position of its pixel.
     labels = torch.arange(2 * full[0] * full[1]).view(2, *full)
     whole = upsample(low, full, align_corners)
-    sample = upsampled(low, labels, low.new_ones(()), align_corners).sample(4)
+    source = make_source(low, labels, low.new_ones(()), align_corners)
     scores, some = (
         torch.cat([part.flatten(-2) for part in parts], -1)
-        for parts in zip(*sample, strict=True)
+        for parts in zip(*source.sample(4), strict=True)
     )
     inside = some >= 0
     order = some[inside].argsort()
     assert torch.equal(some[inside][order], labels[:, ::4, ::4].flatten())
-    torch.testing.assert_close(
+    close(
         scores[:, inside][:, order],
         whole[..., ::4, ::4].transpose(0, 1).flatten(1),
     )

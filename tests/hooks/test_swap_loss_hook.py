@@ -1,5 +1,6 @@
 """SwapLossHook in trainings, and the config that ``--loss`` leaves behind."""
 
+import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
@@ -10,18 +11,11 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.swap import set_objective
+from tests.hooks.builders import ON_CPU
 from tests.processes import run_ranks
 from tests.small_training import add_validation, same_weights, training_config
 
 EAGER = 'margin:backend=eager'
-DDP = {
-    'launcher': 'pytorch',
-    'model_wrapper_cfg': {
-        'type': 'MMDistributedDataParallel',
-        'device_ids': None,
-        'broadcast_buffers': False,
-    },
-}
 
 
 def plain_config(root, folder):
@@ -32,21 +26,36 @@ def plain_config(root, folder):
     return cfg
 
 
-def test_an_average_of_the_weights_sees_the_new_loss(root, tmp_path):
+@pytest.mark.parametrize('update_buffers', [False, True])
+@pytest.mark.parametrize('swapped', [False, True])
+def test_with_an_average_of_the_weights(
+    root, counts, tmp_path, swapped, update_buffers
+):
+    """Validation swaps the averages in and out again."""
     cfg = plain_config(root, tmp_path)
+    # First in the list, as in a config that already had EMAHook.
     cfg.custom_hooks = [
-        {'type': 'EMAHook'},
+        {'type': 'EMAHook', 'update_buffers': update_buffers},
         {'type': 'ClassStatsHook', 'cache_dir': str(tmp_path)},
-        {'type': 'SwapLossHook', 'loss': EAGER},
     ]
-    add_validation(cfg, 2)
+    if swapped:
+        cfg.custom_hooks.append({'type': 'SwapLossHook', 'loss': EAGER})
+    else:
+        loss = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
+        cfg.model.decode_head.loss_decode = loss
+    add_validation(cfg, 1)
     runner = Runner.from_cfg(cfg)
     runner.train()
     (ema,) = (hook for hook in runner.hooks if hasattr(hook, 'ema_model'))
+    assert ema.ema_model.steps == 2
     for model in (runner.model, ema.ema_model.module):
         loss = model.decode_head.loss_decode
         assert isinstance(loss, MarginCalibrationLoss)
-        assert loss.rho_0k.min() > 0
+        # An average of the buffers has not yet reached the offsets.
+        assert update_buffers or loss.rho_0k.min() > 0
+    loss = runner.model.decode_head.loss_decode
+    expected = loss.offset_settings.offsets(counts).rho_0k
+    np.testing.assert_allclose(loss.rho_0k, expected, rtol=1e-6)
 
 
 def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
@@ -93,7 +102,9 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
 def train_on_a_rank(root, folder):
     cfg = plain_config(root, folder)
     set_objective(cfg, EAGER)
-    cfg.merge_from_dict(DDP)
+    cfg.launcher = ON_CPU['launcher']
+    cfg.merge_from_dict(ON_CPU['cfg'])
+    cfg.model_wrapper_cfg.broadcast_buffers = False
     runner = Runner.from_cfg(cfg)
     runner.train()
     return runner.model.module.decode_head.loss_decode.rho_0k

@@ -6,8 +6,8 @@ import torch
 from mmengine.hooks import Hook
 from torch import distributed, nn
 
-from mmseg_margin.losses import MarginCalibrationLoss
 from tests.hooks.builders import ON_CPU
+from tests.losses.builders import margin
 from tests.processes import run_ranks
 from tests.small_training import train, training_config
 from tests.stats.builders import write_label_file, write_set
@@ -87,9 +87,7 @@ def gradient(scores, labels, **settings):
     rank, size = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
     model = nn.Conv2d(3, 4, 1)
-    loss = MarginCalibrationLoss(
-        class_counts=COUNTS, backend='eager', **settings
-    )
+    loss = margin(class_counts=COUNTS, **settings)
     value = loss(model(scores[rank::size]), labels[rank::size])
     value.backward()
     results = [value.detach(), model.weight.grad, model.bias.grad]
@@ -128,10 +126,7 @@ def test_on_one_process_it_changes_nothing():
     scores, labels = torch.randn(2, 4, 4, 4), torch.randint(0, 4, (2, 4, 4))
     labels[:, 0] = 255
     alone, together = (
-        MarginCalibrationLoss(
-            class_counts=COUNTS, backend='eager', global_mean=flag
-        )
-        for flag in (False, True)
+        margin(class_counts=COUNTS, global_mean=flag) for flag in (False, True)
     )
     assert alone(scores, labels) == together(scores, labels)
     assert together(scores, labels.fill_(255)) == 0

@@ -32,10 +32,17 @@ class Watch(Hook):
 
 def config_of(root, work_dir, **loss):
     """JaccardLoss without any hook of this package."""
-    loss = {'type': 'JaccardLoss', **loss}
+    loss = {'type': 'JaccardLoss', 'ce_ramp': 1.0, **loss}
     config = training_config(root, work_dir, max_iters=4, loss=loss)
     config.pop('custom_hooks')
     config.pop('custom_imports')
+    config.visualizer = {
+        'type': 'SegLocalVisualizer',
+        'vis_backends': [{'type': 'LocalVisBackend'}],
+        'name': str(work_dir),
+    }
+    # Every iteration is logged by itself, without a window.
+    config.log_processor = {'window_size': 1, 'by_epoch': False}
     return config
 
 
@@ -60,10 +67,7 @@ def test_the_cross_entropy_grows_with_the_progress(
 def test_each_runner_has_its_own_progress(root, tmp_path, first):
     watches = Watch(), Watch()
     runners = [
-        Runner(
-            **config_of(root, tmp_path / str(i), ce_ramp=1.0),
-            custom_hooks=[watch],
-        )
+        Runner(**config_of(root, tmp_path / str(i)), custom_hooks=[watch])
         for i, watch in enumerate(watches)
     ]
     for i in (first, 1 - first):
@@ -74,7 +78,7 @@ def test_each_runner_has_its_own_progress(root, tmp_path, first):
 def test_a_second_runner_of_the_same_name(root, tmp_path):
     """mmengine names a Runner by the second and gives both one hub."""
     for i in range(2):
-        config = config_of(root, tmp_path / str(i), ce_ramp=1.0)
+        config = config_of(root, tmp_path / str(i))
         config.experiment_name = f'{tmp_path.name}_twice'
         watch = Watch()
         Runner(**config, custom_hooks=[watch]).train()
@@ -93,10 +97,9 @@ def test_a_second_runner_on_the_same_model(root, tmp_path):
 
 
 def test_a_resume_continues_with_a_new_number_of_iterations(root, tmp_path):
-    config = config_of(root, tmp_path / 'first', ce_ramp=1.0)
-    train(config)
+    train(config_of(root, tmp_path / 'first'))
     watch = Watch()
-    config = config_of(root, tmp_path / 'second', ce_ramp=1.0)
+    config = config_of(root, tmp_path / 'second')
     config.train_cfg.max_iters = 8
     checkpoint = str(tmp_path / 'first' / 'iter_4.pth')
     train(config, custom_hooks=[watch], load_from=checkpoint, resume=True)
@@ -142,31 +145,18 @@ def scalars_of(work_dir):
 
 
 @pytest.mark.parametrize(
-    'hooks',
-    [[], ['SwapLossHook'], ['FusedLossHook'], ['ClassStatsHook']],
+    'hook', [None, 'SwapLossHook', 'FusedLossHook', 'ClassStatsHook']
 )
-def test_the_parts_are_among_the_scalars(root, tmp_path, hooks):
+def test_the_parts_are_among_the_scalars(root, tmp_path, hook):
     """Those of a step are written in the next one."""
-    config = config_of(root, tmp_path, ce_ramp=1.0)
-    config.visualizer = {
-        'type': 'SegLocalVisualizer',
-        'vis_backends': [{'type': 'LocalVisBackend'}],
-        'name': f'parts_{"".join(hooks)}',
-    }
-    # Every iteration is logged by itself, without a window.
-    config.log_processor = {'window_size': 1, 'by_epoch': False}
-    custom = [{'type': name} for name in hooks]
-    if 'SwapLossHook' in hooks:
+    custom = [{'type': hook}] if hook else []
+    if hook == 'SwapLossHook':
         custom[0]['loss'] = 'jaccard:ce_ramp=1.0,backend=eager'
-    train(config, custom_hooks=custom)
-    prefix = 'decode' if hooks else 'loss_jaccard'
+    train(config_of(root, tmp_path), custom_hooks=custom)
+    prefix = 'decode' if hook else 'loss_jaccard'
     log = scalars_of(tmp_path)
-    assert [line.get(f'{prefix}.ce_weight') for line in log] == [
-        None,
-        0,
-        0.25,
-        0.5,
-    ]
+    weights = [line.get(f'{prefix}.ce_weight') for line in log]
+    assert weights == [None, 0, 0.25, 0.5]
     for line, before in zip(log[1:], log, strict=False):
         jaccard, ce, weight = (
             line[f'{prefix}.{part}'] for part in ('jaccard', 'ce', 'ce_weight')
@@ -176,36 +166,15 @@ def test_the_parts_are_among_the_scalars(root, tmp_path, hooks):
 
 
 def test_two_heads_without_a_hook_are_logged_apart(root, tmp_path):
-    config = config_of(root, tmp_path, ce_ramp=1.0)
+    config = config_of(root, tmp_path)
     head = config.model.decode_head
     loss = {**head.loss_decode, 'loss_weight': 0.5}
     config.model.auxiliary_head = {**head, 'loss_decode': loss}
-    config.visualizer = {
-        'type': 'SegLocalVisualizer',
-        'vis_backends': [{'type': 'LocalVisBackend'}],
-        'name': 'two_heads',
-    }
-    config.log_processor = {'window_size': 1, 'by_epoch': False}
     train(config)
     before, line = scalars_of(tmp_path)[:2]
-    for prefix, head in (
-        ('loss_jaccard', 'decode'),
-        ('loss_jaccard_1', 'aux'),
-    ):
-        total = before[f'{head}.loss_jaccard']
-        assert line[f'{prefix}.jaccard'] == pytest.approx(total, rel=1e-4)
-
-
-def test_it_needs_no_statistics_and_ignores_them(batch):
-    loss = JaccardLoss(ce_ramp=0, backend='eager')
-    assert not loss.needs_statistics
-    gradients = []
-    for counts in ([900, 80, 20], [20, 80, 900]):
-        scores = batch[0].clone().requires_grad_()
-        loss.set_class_counts(counts)
-        loss(scores, batch[1]).backward()
-        gradients.append(scores.grad)
-    assert torch.equal(*gradients)
+    for number, head in (('', 'decode'), ('_1', 'aux')):
+        total = pytest.approx(before[f'{head}.loss_jaccard'], rel=1e-4)
+        assert line[f'loss_jaccard{number}.jaccard'] == total
 
 
 @pytest.mark.parametrize(
