@@ -3,9 +3,11 @@
 Every process holds a shared lock on one file, which the system releases when
 the process ends. So a process that gets the file for itself is alone, and the
 trials that are running elsewhere have lost their processes: they are queued
-again, and whoever gets them resumes their training.
+again, and whoever gets them resumes their training. Optuna's heartbeat would
+notice a death later, when a restarted search has already chosen another trial.
 """
 
+import copy
 import fcntl
 import json
 import time
@@ -18,13 +20,14 @@ import numpy as np
 import optuna
 from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from mmseg_margin.errors import SettingError
 
-from .search_space import Setting
+from .search_space import Setting, Space, suggest
 
-IDENTITY, FIRST_NUMBER, HAS_SETTING = 'identity', 'first number', 'setting'
+IDENTITY, HAS_SETTING = 'identity', 'setting'
 # The pruner needs a few whole trainings to compare with, and the first part
 # of a training says little about its end.
 WHOLE_TRIALS, WARM_UP = 4, 0.3
@@ -46,7 +49,7 @@ class SharedStudy:
         self.lock = FileLock(out / 'study.lock')
         with self.lock:
             self.study = optuna.create_study(
-                storage=optuna.storages.RDBStorage(
+                storage=RDBStorage(
                     f'sqlite:///{out / "study.db"}',
                     {'connect_args': {'timeout': DATABASE_SECONDS}},
                 ),
@@ -71,7 +74,9 @@ class SharedStudy:
     def trials(self) -> list[FrozenTrial]:
         """Every trial, of those that were queued again the last."""
         trials = self.study.get_trials(deepcopy=False)
-        last = {t.user_attrs.get(FIRST_NUMBER, t.number): t for t in trials}
+        last = {
+            t.system_attrs.get('failed_trial', t.number): t for t in trials
+        }
         return list(last.values())
 
     @property
@@ -91,7 +96,7 @@ class SharedStudy:
         total: int,
         first: Sequence[Setting],
         seed: int,
-        suggest: Callable[[Trial], Setting],
+        space: Space,
         run: Callable[[Trial, Setting, Path], float],
         show: Callable[[int], None],
     ) -> None:
@@ -101,7 +106,7 @@ class SharedStudy:
             total: Number of finished trials, over all processes.
             first: The settings to begin with.
             seed: Of the search.
-            suggest: Chooses the setting of a trial.
+            space: All settings that may be chosen.
             run: Gives the value of a trial; resumes what is in its folder.
             show: Is told the place of every trial that has ended here.
         """
@@ -109,7 +114,7 @@ class SharedStudy:
 
         def objective(trial: Trial) -> float:
             nonlocal place
-            setting = suggest(trial)
+            setting = suggest(trial, space)
             trial.set_user_attr(HAS_SETTING, True)
             place = [each.number for each in self.trials].index(trial.number)
             self.folder(place).mkdir(parents=True, exist_ok=True)
@@ -159,19 +164,16 @@ class SharedStudy:
             time.sleep(POLL_SECONDS)
 
     def _queue_again(self, trial: FrozenTrial) -> None:
-        kept = trial.user_attrs
         # A process may have died while the setting was chosen.
-        whole = HAS_SETTING in kept
-        self.study.add_trial(
-            create_trial(
-                state=TrialState.WAITING,
-                params=trial.params if whole else {},
-                distributions=trial.distributions if whole else {},
-                intermediate_values=trial.intermediate_values,
-                system_attrs=trial.system_attrs,
-                user_attrs={FIRST_NUMBER: trial.number, **kept},
+        if HAS_SETTING not in trial.user_attrs:
+            trial = copy.deepcopy(trial)
+            trial.params, trial.distributions = {}, {}
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', ExperimentalWarning)
+            retry = RetryHeartbeatStaleTrialCallback(
+                inherit_intermediate_values=True
             )
-        )
+        retry(self.study, trial)
 
 
 def best_of(trials: Sequence[FrozenTrial]) -> int | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.comparison.results import (
+from mmseg_margin.comparison.runs import (
     Results,
     load_results,
     mean_over_seeds,
@@ -144,9 +144,17 @@ def test_nothing_to_sum_up(tmp_path):
     assert 'No run has finished yet' in text
 
 
-@pytest.mark.parametrize('twice', [True, False])
-def test_what_cannot_be_summed_up(places, capsys, twice):
+@pytest.mark.parametrize(
+    ('second', 'said'),
+    [
+        ('other={0}', 'short/a is given twice: leave one out.'),
+        ('{0}/report', 'report is given twice'),
+        ('short/a={1}', "Two comparisons are called 'short/a': write LABEL="),
+        ('nowhere', 'nowhere holds no comparison: give the --out folder'),
+    ],
+)
+def test_what_cannot_be_summed_up(places, capsys, second, said):
+    folders = [place.rpartition('=')[2] for place in places]
     with pytest.raises(SystemExit):
-        main(places[0], places[0] if twice else 'nowhere')
-    said = 'are called' if twice else 'nowhere holds no comparison: give'
+        main(places[0], second.format(*folders))
     assert said in capsys.readouterr().err
