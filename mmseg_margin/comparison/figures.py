@@ -60,7 +60,8 @@ OFFSETS_CAPTION = (
     'pixels of a class and lower by rho_0k on all others. So above 0 both '
     'raise the score of a class, and below 0 both lower it. The mean over the '
     'classes is subtracted from each, because a number that is added to all '
-    'scores changes no prediction. The most frequent class is on the left.'
+    'scores changes no prediction. The most frequent class is on the left; a '
+    'class without pixels has no bar. An axis is logarithmic beyond 10.'
 )
 IGNORED = 255
 WIDTH = 480

@@ -256,16 +256,16 @@ def test_the_cause_of_a_failure_is_the_last_error(tmp_path, logged, cause):
     assert cause_of_failure(log, 20, -9) == cause
 
 
-@pytest.mark.parametrize(('jobs', 'threads'), [(1, '5'), (2, '2'), (9, '1')])
-def test_jobs_divide_the_cores(monkeypatch, jobs, threads):
+@pytest.mark.parametrize(
+    ('jobs', 'existing', 'threads'),
+    [(1, {}, '5'), (2, {}, '2'), (9, {}, '1'), (1, {'3'}, '3')],
+)
+def test_jobs_divide_the_cores(monkeypatch, jobs, existing, threads):
     monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
     monkeypatch.setattr(compare, 'available_cores', lambda: 5)
+    for number in existing:
+        monkeypatch.setenv('OMP_NUM_THREADS', number)
     assert environment_of(0, jobs)['OMP_NUM_THREADS'] == threads
-
-
-def test_an_existing_number_of_threads_is_respected(monkeypatch):
-    monkeypatch.setenv('OMP_NUM_THREADS', '3')
-    assert environment_of(0, 1)['OMP_NUM_THREADS'] == '3'
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,14 @@ from mmseg_margin.report.pictures import picture, title_lines
 from tests.comparison.invented import fit, make_comparison, write_samples
 
 
-def test_average_of_runs_of_different_length():
-    iterations, mean, deviation = average_curve(
-        [[(10, 1.0), (20, 4.0)], [(10, 3.0)]]
-    )
+@pytest.mark.parametrize('end', [4.0, float('nan')])
+def test_average_of_runs_of_different_length(end):
+    """A run that diverged leaves a gap."""
+    curves = [[(10, 1.0), (20, end)], [(10, 3.0)]]
+    iterations, mean, deviation = average_curve(curves)
     assert iterations.tolist() == [10, 20]
-    assert mean.tolist() == [2.0, 4.0]
-    np.testing.assert_allclose(deviation, [2**0.5, 0.0])
-
-
-def test_a_run_that_diverged_leaves_a_gap():
-    nan = float('nan')
-    _, mean, _ = average_curve([[(10, 1.0), (20, nan)], [(20, 3.0)]])
-    np.testing.assert_equal(mean, [1.0, nan])
+    np.testing.assert_equal(mean, [2.0, end])
+    np.testing.assert_allclose(deviation, [2**0.5, 0.0 * end])
 
 
 def test_only_runs_with_curves_are_drawn(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mmseg_margin.comparison.report import write_report
 from mmseg_margin.comparison.runs import (
     Results,
     load_results,
@@ -16,6 +17,7 @@ from mmseg_margin.comparison.runs import (
 )
 from mmseg_margin.comparison.summary import (
     as_csv,
+    baseline_panels,
     by_label,
     cost_table,
     metric_table,
@@ -125,6 +127,22 @@ def test_the_tool_writes_everything(places, tmp_path, capsys):
     assert rows[0]['mIoU'] == '50'
     figures = json.loads((out / 'summary.json').read_text())
     assert figures['margin']['mIoU'] == {'short/a': 56, 'short/b': 60}
+
+
+def test_fitted_offsets_have_a_picture_in_both_reports(tmp_path):
+    """The summary has one panel for a data set with two schedules."""
+    results = fit(comparison_of({'ce': [50, 51], 'margin': [52]}))
+    for label in ('short/a', 'long/a'):
+        write_comparison(tmp_path / label, results)
+    places = [f'{k}={tmp_path / k}' for k in ('short/a', 'long/a')]
+    ((data, groups),) = baseline_panels(load_results(by_label(places)))
+    assert (data, [*groups]) == ('a', ['ce, short', 'ce, long'])
+    assert [run.name for run in groups['ce, long']] == ['ce', 'ce']
+    main(*places, '--out', tmp_path / 'summary')
+    own = write_report(tmp_path / 'short/a').parent
+    for folder in (own, tmp_path / 'summary'):
+        assert '](offsets.png)' in (folder / 'report.md').read_text('utf-8')
+        assert (folder / 'offsets.png').is_file()
 
 
 def test_names_are_no_formulas(tmp_path):

@@ -137,14 +137,6 @@ def test_two_processes_share_a_search(config, tmp_path):
         assert line.startswith(f'trial {number}: objective={objective}')
 
 
-def test_a_loss_without_margins_is_refused_before_any_trial(cfg, tmp_path):
-    """The config's own upsilon leaves mu without a positive denominator."""
-    cfg.model.decode_head.loss_decode.upsilon = 1e-9
-    with pytest.raises(ValueError, match='choose upsilon above'):
-        tune(cfg, 1, tmp_path / 'out')
-    assert not (tmp_path / 'out').exists()
-
-
 def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     """The recipe has another log_base and the eager backend."""
     out = prepare(config, tmp_path / 'out', trials=1)
@@ -169,13 +161,21 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     ('key', 'value', 'said'),
     [
         ('val_dataloader', None, 'has no val_dataloader'),
-        ('train_cfg', {'max_epochs': 2}, 'trains by epochs'),
+        ('train_cfg', {'max_epochs': 2, '_delete_': True}, 'trains by epochs'),
+        # mu has no positive denominator.
+        (
+            'model.decode_head.loss_decode.upsilon',
+            1e-9,
+            'choose upsilon above',
+        ),
     ],
 )
 def test_a_config_that_cannot_be_tuned(cfg, tmp_path, key, value, said):
-    cfg[key] = value
+    """It is refused before any trial."""
+    cfg.merge_from_dict({key: value})
     with pytest.raises(ValueError, match=said):
         tune(cfg, 1, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
 
 
 @pytest.mark.parametrize('recipe', RECIPES)
