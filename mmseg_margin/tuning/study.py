@@ -7,7 +7,6 @@ again, and whoever gets them resumes their training. Optuna's heartbeat would
 notice a death later, when a restarted search has already chosen another trial.
 """
 
-import copy
 import fcntl
 import json
 import time
@@ -20,14 +19,13 @@ import numpy as np
 import optuna
 from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from mmseg_margin.errors import SettingError
 
 from .search_space import Setting, Space, suggest
 
-IDENTITY, HAS_SETTING = 'identity', 'setting'
+IDENTITY, FIRST_NUMBER, HAS_SETTING = 'identity', 'first number', 'setting'
 # The pruner needs a few whole trainings to compare with, and the first part
 # of a training says little about its end.
 WHOLE_TRIALS, WARM_UP = 4, 0.3
@@ -49,7 +47,7 @@ class SharedStudy:
         self.lock = FileLock(out / 'study.lock')
         with self.lock:
             self.study = optuna.create_study(
-                storage=RDBStorage(
+                storage=optuna.storages.RDBStorage(
                     f'sqlite:///{out / "study.db"}',
                     {'connect_args': {'timeout': DATABASE_SECONDS}},
                 ),
@@ -74,9 +72,7 @@ class SharedStudy:
     def trials(self) -> list[FrozenTrial]:
         """Every trial, of those that were queued again the last."""
         trials = self.study.get_trials(deepcopy=False)
-        last = {
-            t.system_attrs.get('failed_trial', t.number): t for t in trials
-        }
+        last = {t.user_attrs.get(FIRST_NUMBER, t.number): t for t in trials}
         return list(last.values())
 
     @property
@@ -164,16 +160,19 @@ class SharedStudy:
             time.sleep(POLL_SECONDS)
 
     def _queue_again(self, trial: FrozenTrial) -> None:
+        kept = trial.user_attrs
         # A process may have died while the setting was chosen.
-        if HAS_SETTING not in trial.user_attrs:
-            trial = copy.deepcopy(trial)
-            trial.params, trial.distributions = {}, {}
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore', ExperimentalWarning)
-            retry = RetryHeartbeatStaleTrialCallback(
-                inherit_intermediate_values=True
+        whole = HAS_SETTING in kept
+        self.study.add_trial(
+            create_trial(
+                state=TrialState.WAITING,
+                params=trial.params if whole else {},
+                distributions=trial.distributions if whole else {},
+                intermediate_values=trial.intermediate_values,
+                system_attrs=trial.system_attrs,
+                user_attrs={FIRST_NUMBER: trial.number, **kept},
             )
-        retry(self.study, trial)
+        )
 
 
 def best_of(trials: Sequence[FrozenTrial]) -> int | None:
