@@ -5,8 +5,11 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmseg_margin.comparison.compare import compare, named_objectives
-from mmseg_margin.comparison.processes import RunFailedError
+from mmseg_margin.comparison.compare import (
+    RunFailedError,
+    compare,
+    named_objectives,
+)
 from mmseg_margin.comparison.report import write_report
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.tooling.cli import add_config_options, tool

@@ -1,9 +1,17 @@
-"""Trains a config under several objectives: behind ``tools/compare.py``."""
+"""Trains a config under several objectives: behind ``tools/compare.py``.
 
+Each run has a process of its own, several of which are at work at a time.
+"""
+
+import json
+import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,28 +23,45 @@ import torch
 from filelock import FileLock
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
+from rich.progress import MofNCompleteColumn, Progress
 
 from mmseg_margin import version
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import MarginError, MissingFileError, SettingError
 from mmseg_margin.losses.margin_calibration_loss import expand_preset
 from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.stats import StatsCache, check_labels
+from mmseg_margin.stats.scan import available_cores
 
-from .processes import run_all
-from .records import (
+from .curves import CURVES_FILE
+from .runs import (
     COMMON,
+    FITTED,
     PREDICTIONS,
     RECORD_FILE,
     Run,
+    read_run,
+    read_runs,
     run_folder,
     write_run,
 )
-from .results import read_runs
 from .training import CONFIG_FILE, run_config, training_iterations
 
 # NAME=objective; the settings of an objective come after a colon.
 NAMED = re.compile(r'(?P<name>[^:=+]+)=(?P<objective>.+)', re.DOTALL)
+# A sentence of our own, a problem of the label check, the end of a traceback.
+ERROR_LINE = re.compile(
+    r'^(?:error: |\[problem\] )(.+)'
+    r'|^([\w.]+(?:Error|Exception|Interrupt)\b.*)',
+    re.MULTILINE,
+)
+LOG_FILE = 'log.txt'
+POLL_SECONDS = 0.5
+REMEDY = 'choose another --out, or remove that folder to begin again.'
+
+
+class RunFailedError(MarginError):
+    """A run ended without a record; the message names its log."""
 
 
 def named_objectives(texts: list[str]) -> dict[str, str]:
@@ -77,7 +102,13 @@ def compare(
         if number < 1:
             raise SettingError(f'{flag} must be 1 or more.')
     common = describe(cfg, init)
-    _keep_config(cfg, out / 'config.py')
+    path, text = out / 'config.py', cfg.pretty_text
+    if path.exists() and path.read_text('utf-8') != text:
+        raise SettingError(
+            f'{path} is from a comparison with other settings: {REMEDY}'
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, text)
     # In full, because a preset may mean something else in a later version.
     losses = {
         name: [expand_preset(term) for term in parse_objective(objective)]
@@ -90,12 +121,23 @@ def compare(
         for seed, name in product(seeds, objectives):
             objective, terms = objectives[name], losses[name]
             run = Run(len(known), name, seed, objective, terms, **common)
-            _check_fits(run, known)
+            for other in known.values():
+                for key in COMMON:
+                    if vars(run)[key] != vars(other)[key]:
+                        raise _another(key)
+                if run.name == other.name and run.losses != other.losses:
+                    raise _another(f'objective called {run.name}')
             folders.append(run_folder(out, name, seed))
             run = known.setdefault((name, seed), run)
             start = init and init.replace('{seed}', str(seed))
             _begin(cfg, run, folders[-1], start, predict=seed == seeds[0])
     run_all(folders, common['iterations'], jobs, fit_offsets)
+
+
+def _another(what: str) -> SettingError:
+    return SettingError(
+        f'The folder holds a comparison with another {what}: {REMEDY}'
+    )
 
 
 def describe(cfg: Config, init: str | None) -> dict[str, Any]:
@@ -123,23 +165,6 @@ def describe(cfg: Config, init: str | None) -> dict[str, Any]:
     )
 
 
-def _check_fits(run: Run, known: dict[tuple[str, int], Run]) -> None:
-    """Raise if a run would not fit into a comparison."""
-    for other in known.values():
-        different = [k for k in COMMON if vars(run)[k] != vars(other)[k]]
-        if run.name == other.name and run.losses != other.losses:
-            different.append(f'objective called {run.name}')
-        if different:
-            raise _another(different[0])
-
-
-def _another(what: str) -> SettingError:
-    return SettingError(
-        f'The folder holds a comparison with another {what}: choose another '
-        '--out, or remove that folder to begin again.'
-    )
-
-
 def _begin(
     cfg: Config, run: Run, folder: Path, start: str | None, predict: bool
 ) -> None:
@@ -164,13 +189,99 @@ def _begin(
         write_run(run, folder)
 
 
-def _keep_config(cfg: Config, path: Path) -> None:
-    """Write a config; one that differs belongs to another comparison."""
-    text = cfg.pretty_text
-    if path.exists() and path.read_text('utf-8') != text:
-        raise SettingError(
-            f'{path} is from a comparison with other settings: choose '
-            'another --out, or remove that folder to begin again.'
+def run_all(
+    folders: list[Path], iterations: int, jobs: int, fit: bool = False
+) -> None:
+    """Do all runs that are not done, with one progress bar over all.
+
+    Raises:
+        RunFailedError: After all other runs, so that no work is lost.
+    """
+    waiting = [each for each in folders if not read_run(each).is_done(fit)]
+    done = (len(folders) - len(waiting)) * iterations
+    running: dict[int, tuple[Path, subprocess.Popen, int]] = {}
+    failures: dict[str, str] = {}
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, refresh_per_second=1) as progress:
+        bar = progress.add_task('iterations', total=len(folders) * iterations)
+        try:
+            while waiting or running:
+                for slot in set(range(jobs)) - running.keys():
+                    if waiting:
+                        folder = waiting.pop(0)
+                        started = _start(folder, slot, jobs, fit)
+                        running[slot] = folder, *started
+                time.sleep(POLL_SECONDS)
+                for slot, (folder, process, begin) in [*running.items()]:
+                    if (code := process.poll()) is None:
+                        continue
+                    del running[slot]
+                    done += iterations
+                    run, log = read_run(folder), folder / LOG_FILE
+                    if run.is_done(fit):
+                        outcome = f'mIoU {run.metrics["mIoU"]:.2f}'
+                        if better := run.figures.get(f'{FITTED}mIoU'):
+                            outcome += f', {better:.2f} with fitted offsets'
+                    else:
+                        cause = cause_of_failure(log, begin, code)
+                        failures[str(run)] = f'see {log} ({cause})'
+                        outcome = f'failed, {failures[str(run)]}'
+                    progress.console.print(f'{run}: {outcome}', markup=False)
+                begun = sum(_iterations_of(f) for f, *_ in running.values())
+                progress.update(bar, completed=done + begun)
+        finally:
+            for _, process, _ in running.values():
+                process.terminate()
+                process.wait()
+    for first, failure in failures.items():
+        raise RunFailedError(
+            f'{len(failures)} of {len(folders)} runs failed, the first of '
+            f'them {first}: {failure}, correct the cause and give the same '
+            'command again; the other results are kept.'
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, text)
+
+
+def cause_of_failure(log: Path, begin: int, code: int) -> str:
+    """The last error in a log from a byte on, or else the exit code."""
+    text = log.read_bytes()[begin:].decode('utf-8', 'replace')
+    errors = [''.join(each) for each in ERROR_LINE.findall(text)]
+    return errors[-1] if errors else f'no error in it, exit code {code}'
+
+
+def environment_of(slot: int, jobs: int) -> dict[str, str]:
+    """Threads for a fraction of the cores, and one of the visible GPUs."""
+    # An existing OMP_NUM_THREADS is respected.
+    threads = str(max(1, available_cores() // jobs))
+    environment = {'OMP_NUM_THREADS': threads, **os.environ}
+    if torch.cuda.is_available():
+        gpu = slot % torch.cuda.device_count()
+        # The entries may be indices or UUIDs.
+        visible = os.environ.get('CUDA_VISIBLE_DEVICES')
+        entry = visible.split(',')[gpu].strip() if visible else str(gpu)
+        environment['CUDA_VISIBLE_DEVICES'] = entry
+    return environment
+
+
+def _start(
+    folder: Path, slot: int, jobs: int, fit: bool
+) -> tuple[subprocess.Popen, int]:
+    """The process of a run, and where what it logs begins."""
+    module = f'{__package__}.training'
+    with open(folder / LOG_FILE, 'ab') as log:
+        begin = log.tell()
+        process = subprocess.Popen(
+            [sys.executable, '-m', module, folder, *['--fit-offsets'] * fit],
+            env=environment_of(slot, jobs),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        return process, begin
+
+
+def _iterations_of(folder: Path) -> int:
+    """As many as the curves of a run have come to."""
+    with suppress(OSError, ValueError):
+        curves = json.loads((folder / CURVES_FILE).read_text('utf-8'))
+        return max(points[-1][0] for points in curves.values())
+    return 0

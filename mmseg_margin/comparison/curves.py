@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 
-from .records import read_json
+from .runs import read_json
 
 CURVES_FILE = 'curves.json'
 # The parts of JaccardLoss, which it reports as scalars of each head.
 PARTS = ('jaccard', 'ce', 'ce_weight')
+# Of an iteration, and of the values of the curves there.
+OnPoint = Callable[[int, dict[str, float]], None]
 
 
 @METRICS.register_module()
@@ -52,7 +54,7 @@ class CurvesHook(Hook):
     they can be compared with each other. If the loss reports its parts as
     scalars, these are added. The points are kept in ``curves.json`` in the
     work dir; ``seconds`` has the time of every iteration, without that of the
-    measuring.
+    measuring. ``on_point``, if set, is called with each new point.
 
     Args:
         datasets: Data set configs for ``'train'`` and ``'val'``, with the
@@ -69,6 +71,7 @@ class CurvesHook(Hook):
         self.images = images
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.seconds: list[float] = []
+        self.on_point: OnPoint | None = None
         self._chosen: dict[str, Any] = {}
         self._started = 0.0
 
@@ -104,6 +107,8 @@ class CurvesHook(Hook):
             points = self.curves.setdefault(name, [])
             points.append((runner.iter + 1, value))
         atomic_write_text(self.path, json.dumps(self.curves))
+        if self.on_point:
+            self.on_point(runner.iter + 1, figures)
 
 
 @torch.no_grad()

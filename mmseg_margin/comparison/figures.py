@@ -1,8 +1,10 @@
-"""The paper's Figures 3 and 4: curves, and predictions side by side."""
+"""Pictures of a comparison: curves, fitted offsets and predictions.
+
+The first and the last are the paper's Figures 3 and 4.
+"""
 
 import heapq
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from mmseg_margin.errors import SettingError
+from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.report import pictures
 from mmseg_margin.report.pages import Block, Picture
 from mmseg_margin.report.pictures import picture, short, title_lines
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
 from .curves import PARTS
-from .records import FITTED_PREDICTIONS, PREDICTIONS, Run, run_folder
-from .results import Results
+from .runs import (
+    FITTED_PREDICTIONS,
+    PREDICTIONS,
+    Results,
+    Run,
+    by_name,
+    run_folder,
+)
 
 COLOURS = {
     'margin': pictures.RED,
@@ -40,12 +50,25 @@ PANELS = {
     'loss': {'train_loss': ('--', ''), 'val_loss': ('-', '')},
 }
 PART_LINES = dict(zip(PARTS, ('-', '--', ':'), strict=True))
+# Fitted offsets are smaller; the margins of a small data set can be 100.
+LARGEST_LINEAR = 10
+OFFSETS_CAPTION = (
+    'Dots: offsets fitted to the trained networks, which are added to the '
+    'scores at inference (mean and standard deviation over the seeds). Bars: '
+    'rho_k0 - rho_0k of Algorithm 1 with the default settings; training with '
+    'these margins (Eq. 16) asks for a score that is higher by rho_k0 on the '
+    'pixels of a class and lower by rho_0k on all others. So above 0 both '
+    'raise the score of a class, and below 0 both lower it. The mean over the '
+    'classes is subtracted from each, because a number that is added to all '
+    'scores changes no prediction. The most frequent class is on the left; a '
+    'class without pixels has no bar. An axis is logarithmic beyond 10.'
+)
 IGNORED = 255
 WIDTH = 480
 MOSAIC_INCHES = 14.0
 
 
-def colours_of(names: list[str]) -> dict[str, str]:
+def colours_of(names: Iterable[str]) -> dict[str, str]:
     """A colour for each objective; the common ones always have the same."""
     spare = cycle(SPARE)
     return {name: COLOURS.get(name) or next(spare) for name in names}
@@ -53,10 +76,11 @@ def colours_of(names: list[str]) -> dict[str, str]:
 
 def curve_blocks(results: Results, folder: Path) -> list[Block]:
     """All objectives in one picture, and one picture of each."""
+    runs = by_name(results.runs)
     colours = {
         name: colour
-        for name, colour in colours_of(results.names).items()
-        if any(any(run.curves.values()) for run in _runs(results, name))
+        for name, colour in colours_of(runs).items()
+        if any(any(run.curves.values()) for run in runs[name])
     }
     if not colours:
         return ['No run has recorded any curves.']
@@ -65,7 +89,7 @@ def curve_blocks(results: Results, folder: Path) -> list[Block]:
         axes = figure.subplots()
         for name, colour in colours.items():
             line = ('-', short(name), colour)
-            _draw(axes, _runs(results, name), 'val_mIoU', *line)
+            _draw_curve(axes, runs[name], 'val_mIoU', *line)
         axes.set_xlabel('iteration')
         axes.set_ylabel('validation mIoU in %')
         columns = 4 if max(map(len, colours)) < 16 else 1
@@ -73,7 +97,7 @@ def curve_blocks(results: Results, folder: Path) -> list[Block]:
     single = []
     for i, (name, colour) in enumerate(colours.items(), 1):
         file = folder / f'curves-{i}.png'
-        _draw_one(_runs(results, name), name, colour, file)
+        _draw_objective(runs[name], name, colour, file)
         single.append(Picture(file, f'{name}: mIoU and loss.'))
     return [
         'Means over the seeds; the bands are one standard deviation wide on '
@@ -84,27 +108,9 @@ def curve_blocks(results: Results, folder: Path) -> list[Block]:
     ]
 
 
-def _runs(results: Results, name: str) -> list[Run]:
-    return [run for run in results.runs if run.name == name]
-
-
-def average_curve(
-    curves: list[list[tuple[int, float]]],
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Iterations, and mean and deviation of what the runs have at each."""
-    values: dict[int, list[float]] = defaultdict(list)
-    for points in curves:
-        for iteration, value in points:
-            values[iteration].append(value)
-    found = sorted(values.items())
-    return (
-        np.array([iteration for iteration, _ in found]),
-        np.array([np.mean(each) for _, each in found]),
-        np.array([np.std(each, ddof=len(each) > 1) for _, each in found]),
-    )
-
-
-def _draw_one(runs: list[Run], name: str, colour: str, path: Path) -> None:
+def _draw_objective(
+    runs: list[Run], name: str, colour: str, path: Path
+) -> None:
     """A panel for the mIoU, the loss, and the parts of the loss if any.
 
     The parts are those of the decode head: those of auxiliary heads would
@@ -121,7 +127,7 @@ def _draw_one(runs: list[Run], name: str, colour: str, path: Path) -> None:
         column = figure.subplots(len(panels), 1, sharex=True)
         for axes, quantity in zip(column, panels, strict=True):
             for curve, (line, label) in panels[quantity].items():
-                _draw(axes, runs, curve, line, label, colour)
+                _draw_curve(axes, runs, curve, line, label, colour)
             axes.set_ylabel(quantity)
         column[0].set_ylim(0, 100)
         column[0].set_title(title_lines(name), fontsize=11)
@@ -130,13 +136,87 @@ def _draw_one(runs: list[Run], name: str, colour: str, path: Path) -> None:
             axes.legend(frameon=False, fontsize=8)
 
 
-def _draw(
+def _draw_curve(
     axes: Any, runs: list[Run], curve: str, line: str, label: str, colour: str
 ) -> None:
     x, mean, deviation = average_curve([r.curves.get(curve, []) for r in runs])
     axes.plot(x, mean, line, marker='.', color=colour, label=label)
     band = (mean - deviation, mean + deviation)
     axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+
+
+def average_curve(
+    curves: list[list[tuple[int, float]]],
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Iterations, and mean and deviation of what the runs have at each."""
+    values: dict[int, list[float]] = {}
+    for iteration, value in (point for points in curves for point in points):
+        values.setdefault(iteration, []).append(value)
+    found = [np.array(values[iteration]) for iteration in sorted(values)]
+    return (
+        np.array(sorted(values)),
+        np.array([each.mean() for each in found]),
+        np.array([each.std(ddof=len(each) > 1) for each in found]),
+    )
+
+
+def draw_offsets(
+    panels: Sequence[tuple[str, Mapping[str, list[Run]]]], path: Path
+) -> Picture | None:
+    """Fitted offsets and those of Algorithm 1, class by class.
+
+    Args:
+        panels: Their titles, and their runs by what the legend calls them.
+            The runs have fitted offsets, and those of a panel share classes.
+        path: File to write.
+    """
+    if not panels:
+        return None
+    colours = colours_of(dict.fromkeys(name for _, p in panels for name in p))
+    with picture(path, 10, 3 * len(panels)) as figure:
+        column = figure.subplots(len(panels), squeeze=False)[:, 0]
+        for axes, (title, groups) in zip(column, panels, strict=True):
+            run = next(iter(groups.values()))[0]
+            order, places = run.class_order, np.arange(len(run.classes))
+            bars = margin_shifts(run.class_counts)[order]
+            axes.bar(places, bars, color='#cccccc', label='Algorithm 1')
+            for i, (name, runs) in enumerate(groups.items()):
+                offsets = np.array(
+                    [r.fitted['offsets'] for r in runs if r.fitted]
+                )
+                offsets -= offsets.mean(axis=1, keepdims=True)
+                # Side by side, so that equal offsets do not hide each other.
+                shift = 0.6 * ((i + 0.5) / len(groups) - 0.5)
+                axes.errorbar(
+                    places + shift,
+                    offsets.mean(axis=0)[order],
+                    offsets.std(axis=0, ddof=len(runs) > 1)[order],
+                    fmt='o',
+                    markersize=4,
+                    color=colours[name],
+                    label=short(name),
+                )
+            names = [short(run.classes[k], 20) for k in order]
+            axes.set_xticks(places, names, rotation=90, fontsize=8)
+            if (abs(bars) > LARGEST_LINEAR).any():
+                axes.set_yscale('symlog', linthresh=LARGEST_LINEAR, linscale=2)
+            axes.axhline(0, color='black', linewidth=0.8)
+            axes.set_ylabel('offset less its mean')
+            axes.set_title(short(title), fontsize=11)
+            axes.legend(loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
+    return Picture(path, OFFSETS_CAPTION, wide=True)
+
+
+def margin_shifts(class_counts: Sequence[int]) -> NDArray:
+    """``rho_k0 - rho_0k`` less the mean, (K,); NaN where there is none."""
+    present = np.array(class_counts) > 0
+    try:
+        settings = OffsetSettings(absent_class='zero')
+        rho_0k, rho_k0 = settings.offsets(class_counts)
+    except SettingError:  # a single class has every pixel
+        return np.full(len(present), np.nan)
+    shifts = np.where(present, rho_k0 - rho_0k, np.nan)
+    return shifts - np.nanmean(shifts)
 
 
 def draw_examples(

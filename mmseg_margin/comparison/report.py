@@ -1,26 +1,63 @@
-"""Writes the report of a comparison."""
+"""The report of a comparison: the paper's Tables 1 and 2, and a verdict."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mmseg_margin.report.numbers import mean_difference, signed
-from mmseg_margin.report.pages import Block, Code, Page, Table
+import numpy as np
 
-from . import tables
-from .figures import curve_blocks, draw_examples
-from .results import (
+from mmseg_margin.functional import OffsetSettings
+from mmseg_margin.losses.margin_calibration_loss import OFFSET_SETTINGS
+from mmseg_margin.report.numbers import (
+    ABSENT,
+    difference_cells,
+    mean_cells,
+    mean_difference,
+    number_cells,
+    signed,
+)
+from mmseg_margin.report.pages import Block, Code, Page, Picture, Table
+from mmseg_margin.stats import ClassStats, plot_stats
+from mmseg_margin.stats.display import offset_columns
+
+from .figures import curve_blocks, draw_examples, draw_offsets
+from .runs import (
     BASELINE,
-    MARGIN_LOSS,
+    FITTED,
     RESULTS_FILE,
     Results,
+    by_name,
     load_results,
     mean_over_seeds,
     save_runs,
 )
 
+MARGIN_LOSS = 'MarginCalibrationLoss'
 # The losses that the verdict is about.
 OURS = (MARGIN_LOSS, 'JaccardLoss')
+METRICS = {
+    'aAcc': 'pixel accuracy',
+    'mIoU': 'mIoU',
+    'mIoU_head': 'head mIoU',
+    'mIoU_middle': 'middle mIoU',
+    'mIoU_tail': 'tail mIoU',
+}
+FITTED_METRICS = {f'{FITTED}mIoU': 'mIoU with fitted offsets'}
+CAPTIONS = {
+    'overall': 'Mean and standard deviation over the seeds, in percent; the '
+    'best mean is bold. Head, middle and tail are thirds of the classes by '
+    'their pixels in the training set.',
+    'fitted': ' Offsets are fitted to each trained network on training '
+    'images; their gain has its 95 % interval over the seeds.',
+    'differences': f'Mean difference to {BASELINE} in points, each run '
+    f'against the run of {BASELINE} with the same seed, and its 95 % interval '
+    "(Student's t); bold where it excludes 0. A single seed gives no "
+    'interval. The intervals are not corrected for being many.',
+    'classes': 'IoU in percent, mean and standard deviation over the seeds; '
+    'the best mean is bold. The share is that of the training pixels.',
+    'cost': 'Median over the seeds of the seconds of an iteration, and the '
+    'largest peak memory of the process.',
+}
 
 
 def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
@@ -35,48 +72,60 @@ def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
             which those that were predicted make a mosaic.
     """
     results = load_results({out.name: out})
-    first = results.runs[0]
+    first, last = results.runs[0], results.runs[-1]
     folder = out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     save_runs(results.runs, folder / RESULTS_FILE)
-    iterations = f'{first.iterations:,}'
-    seeds = ', '.join(map(str, results.seeds))
-    examples = draw_examples(results, out, samples, folder)
+    settings = {
+        'config': first.config,
+        'iterations': f'{first.iterations:,}',
+        'seeds': ', '.join(map(str, results.seeds)),
+        'start from': first.init or 'the initialisation of the config',
+    }
+    commands = list(dict.fromkeys(run.command for run in results.runs))
+    losses = {run.name: run.losses for run in results.runs}
+    missing = results.missing(out.name)
+    listed = '; '.join(f'{k}: seed {seeds}' for k, seeds in missing.items())
+    provisional = (
+        f'Everything here is provisional: of {len(results.runs)} runs, '
+        f'{sum(not run.is_done() for run in results.runs)} have no result '
+        f'({listed}).'
+    )
+    fitted = by_name(run for run in results.runs if run.fitted)
+    panels = [('', fitted)] if fitted else []
+    sections: dict[str, list[Block]] = {
+        'Results': [
+            overall_table(results),
+            difference_table(results)
+            or f'There is no result of {BASELINE} to compare the others with.',
+        ],
+        'IoU of each class': [class_table(results)],
+        'Fitted offsets': [draw_offsets(panels, folder / 'offsets.png')],
+        'Curves': curve_blocks(results, folder),
+        'Examples': [draw_examples(results, out, samples, folder)],
+        'Classes and margins': margin_blocks(results, folder),
+        'Cost': [cost_table(results)],
+        'Settings': [
+            Table(
+                ['setting', 'value'],
+                [*(settings | last.versions).items()],
+                'What all runs have in common, and the versions.',
+                numeric=False,
+            ),
+            'The commands:' if len(commands) > 1 else 'The command:',
+            Code('\n'.join(commands)),
+            'The objectives:',
+            Code('\n'.join(f'{k}: {terms}' for k, terms in losses.items())),
+        ],
+    }
     return Page(
         'Comparison of objectives',
-        f'{first.config}, {iterations} iterations, seeds: {seeds}',
+        f'{first.config}, {first.iterations:,} iterations, seeds: '
+        f'{settings["seeds"]}',
         verdict(results),
-        {
-            'Results': [
-                tables.overall_table(results),
-                tables.difference_table(results)
-                or f'There is no result of {BASELINE} to compare the others '
-                'with.',
-            ],
-            'IoU of each class': [tables.class_table(results)],
-            'Curves': curve_blocks(results, folder),
-            **({'Examples': [examples]} if examples else {}),
-            'Classes and margins': tables.margin_blocks(results, folder),
-            'Cost': [tables.cost_table(results)],
-            'Settings': _settings(results, iterations, seeds),
-        },
-        missing_sentences(results),
+        sections,
+        [provisional] if missing else [],
     ).write(folder)
-
-
-def missing_sentences(results: Results) -> list[str]:
-    """A warning if runs have no result."""
-    (label,) = results.compared
-    missing = results.missing(label)
-    listed = '; '.join(
-        f'{name}: seed {", ".join(map(str, seeds))}'
-        for name, seeds in missing.items()
-    )
-    sentence = (
-        f'Everything here is provisional: of {len(results.runs)} runs, '
-        f'{sum(map(len, missing.values()))} have no result ({listed}).'
-    )
-    return [sentence] if missing else []
 
 
 def verdict(results: Results) -> str:
@@ -136,18 +185,90 @@ def _against_baseline(results: Results, subject: str) -> str:
     )
 
 
-def _settings(results: Results, iterations: str, seeds: str) -> list[Block]:
-    first, runs = results.runs[0], results.runs
-    rows = {'config': first.config, 'iterations': iterations, 'seeds': seeds}
-    rows['start from'] = first.init or 'the initialisation of the config'
-    rows |= runs[-1].versions
-    commands = list(dict.fromkeys(run.command for run in runs))
-    losses = {run.name: run.losses for run in runs}
-    caption = 'What all runs have in common, and the versions.'
-    return [
-        Table(['setting', 'value'], [*rows.items()], caption, numeric=False),
-        'The commands:' if len(commands) > 1 else 'The command:',
-        Code('\n'.join(commands)),
-        'The objectives:',
-        Code('\n'.join(f'{name}: {terms}' for name, terms in losses.items())),
+def metrics_of(results: Results) -> dict[str, str]:
+    """What the tables show, with the titles of the columns."""
+    return METRICS | (FITTED_METRICS if results.is_fitted else {})
+
+
+def overall_table(results: Results) -> Table:
+    """Table 1: every metric of every objective."""
+    columns = {'objective': results.names}
+    for metric, title in metrics_of(results).items():
+        columns[title] = mean_cells(results.values(metric)[0])
+    if results.is_fitted:
+        columns['gain by fitting'] = difference_cells(results.gains()[0])
+    finished = np.isfinite(results.values()[0]).sum(axis=1)
+    columns['seeds'] = [str(number) for number in finished]
+    fitted = CAPTIONS['fitted'] if results.is_fitted else ''
+    return Table.of_columns(columns, CAPTIONS['overall'] + fitted)
+
+
+def difference_table(results: Results) -> Table | None:
+    """Every objective against the baseline, seed by seed."""
+    others = [i for i, n in enumerate(results.names) if n != BASELINE]
+    if not others or np.isnan(results.of_baseline(results.values())).all():
+        return None
+    columns = {'objective': [results.names[i] for i in others]}
+    for metric, title in metrics_of(results).items():
+        differences = results.differences(metric)[0]
+        columns[title] = difference_cells(differences[others])
+    return Table.of_columns(columns, CAPTIONS['differences'])
+
+
+def class_table(results: Results) -> Table:
+    """Table 2: IoU of every class, most frequent class first."""
+    first, names = results.runs[0], results.names
+    kinds = {'': '', FITTED: ', fitted'} if results.is_fitted else {'': ''}
+    total = max(sum(first.class_counts), 1)
+    rows = []
+    for k in first.class_order:
+        values = [results.values(f'{kind}IoU/{k}')[0] for kind in kinds]
+        fraction = f'{100 * first.class_counts[k] / total:.3f}'
+        cells = mean_cells(np.concatenate(values))
+        rows.append([first.classes[k], fraction, *cells])
+    titles = [name + kind for kind in kinds.values() for name in names]
+    header = ['class', 'share %', *titles]
+    return Table(header, rows, CAPTIONS['classes'])
+
+
+def margin_blocks(results: Results, folder: Path) -> list[Block]:
+    """Pixels and margin-offsets of the classes, and a picture of both."""
+    first = results.runs[0]
+    classes, counts = first.classes, first.class_counts
+    stats = ClassStats(classes, counts, [0] * len(counts), counts)
+    losses = results.terms(MARGIN_LOSS) or {'the default parameters': {}}
+    name, loss = next(iter(losses.items()))
+    given = {key: loss[key] for key in OFFSET_SETTINGS if key in loss}
+    settings = OffsetSettings(**given)
+    texts = [
+        [ABSENT if text == '-' else text for text in pair]
+        for pair in offset_columns(stats, settings)
     ]
+    table = Table(
+        ['class', 'pixels', 'share %', 'rho_0k', 'rho_k0'],
+        [
+            [classes[k], f'{counts[k]:,}', f'{100 * p:.4f}', *texts[k]]
+            for k in first.class_order
+            for p in [counts[k] / max(stats.total, 1)]
+        ],
+        'Labelled pixels of the training set, and the margin-offsets '
+        f'{"of" if loss else "for"} {name} (tau = '
+        f'{settings.tau_for(counts):g}, upsilon = {settings.upsilon:g}). A '
+        'class that is absent has none.',
+    )
+    if all(rho_0k == ABSENT for rho_0k, _ in texts):
+        return [table]
+    plot_stats(stats, folder / 'classes.png', settings)
+    caption = 'Shares and margin-offsets, most frequent class on top.'
+    return [table, Picture(folder / 'classes.png', caption, wide=True)]
+
+
+def cost_table(results: Results) -> Table:
+    """Time and memory, and their ratio to the baseline."""
+    columns: list[list[str]] = [results.names]
+    for figure, digits in (('seconds', '.4g'), ('memory', ',.0f')):
+        costs, ratios = results.costs(figure)
+        columns += number_cells(costs[0], digits), number_cells(ratios[0])
+    ratio = f'ratio to {BASELINE}'
+    header = ['objective', 's / iteration', ratio, 'peak MiB', ratio]
+    return Table(header, [*zip(*columns, strict=True)], CAPTIONS['cost'])

@@ -26,9 +26,16 @@ from mmseg_margin.report.numbers import (
 )
 from mmseg_margin.report.pages import Page, Picture, Table
 
-from .records import FITTED, Run
-from .results import BASELINE, Results, load_results, mean_over_seeds
-from .tables import metrics_of
+from .figures import draw_offsets
+from .report import metrics_of
+from .runs import (
+    BASELINE,
+    FITTED,
+    Results,
+    Run,
+    load_results,
+    mean_over_seeds,
+)
 
 COLOURS = (pictures.BLUE, pictures.ORANGE, pictures.GREEN, pictures.PINK)
 # The mean over the comparisons, without and with fitted offsets.
@@ -57,7 +64,7 @@ CAPTIONS = {
 
 
 def write_summary(places: list[str], folder: Path) -> Path:
-    """Write ``index.html``, ``report.md``, a picture, CSV and JSON.
+    """Write ``index.html``, ``report.md``, pictures, CSV and JSON.
 
     Returns:
         The path of the page.
@@ -71,7 +78,8 @@ def write_summary(places: list[str], folder: Path) -> Path:
     figures = json.dumps(as_dict(results), indent=1)
     atomic_write_text(folder / 'summary.json', figures)
     atomic_write_text(folder / 'summary.csv', as_csv(results))
-    fitted = metric_table(results, f'{FITTED}mIoU')
+    offsets = draw_offsets(baseline_panels(results), folder / 'offsets.png')
+    fitted = [metric_table(results, f'{FITTED}mIoU'), offsets]
     return Page(
         'Summary of comparisons',
         ', '.join(results.compared),
@@ -82,7 +90,7 @@ def write_summary(places: list[str], folder: Path) -> Path:
                 metric_table(results, 'mIoU'),
             ],
             'Tail mIoU': [metric_table(results, 'mIoU_tail')],
-            **({'Fitted offsets': [fitted]} if results.is_fitted else {}),
+            'Fitted offsets': fitted if results.is_fitted else [],
             'Cost': [cost_table(results)],
             'Comparisons': [comparison_table(results)],
         },
@@ -93,11 +101,16 @@ def write_summary(places: list[str], folder: Path) -> Path:
 def by_label(places: list[str]) -> dict[str, Path]:
     """Comparisons that are given as ``PLACE`` or ``LABEL=PLACE``."""
     labelled: dict[str, Path] = {}
+    given: set[Path] = set()
     for text in places:
         label, _, place = text.rpartition('=')
-        folder = Path(place).resolve()
-        folder = folder.parent if folder.is_file() else folder
-        folder = folder.parent if folder.name == 'report' else folder
+        path = Path(place).resolve()
+        folder = path.parent if path.is_file() else path
+        if folder.name == 'report':
+            path = folder = folder.parent
+        if path in given:
+            raise SettingError(f'{place} is given twice: leave one out.')
+        given.add(path)
         label = label or folder.name
         if label in labelled:
             raise SettingError(
@@ -139,7 +152,7 @@ def missing_sentences(results: Results) -> list[str]:
     """What every comparison lacks, if anything."""
     lacks = {
         label: [
-            f'{name} (seed {", ".join(map(str, seeds))})'
+            f'{name} (seed {seeds})'
             for name, seeds in results.missing(label).items()
         ]
         + [n for n in results.names if n not in {run.name for run in runs}]
@@ -175,7 +188,7 @@ def metric_table(results: Results, figure: str) -> Table:
 
 def cost_table(results: Results) -> Table:
     """Time of an iteration as a multiple of the baseline's."""
-    ratios = results.costs('seconds', np.ma.median)[1]
+    ratios = results.costs('seconds')[1]
     mean = gmean(ratios, axis=0, nan_policy='omit')
     columns = {'objective': results.names, 'mean': number_cells(mean)}
     columns |= zip(results.compared, map(number_cells, ratios), strict=True)
@@ -197,6 +210,22 @@ def comparison_table(results: Results) -> Table:
     ]
     header = ['comparison', 'config', 'iterations', 'classes', 'seeds', 'runs']
     return Table(header, rows, CAPTIONS['comparisons'], numeric=False)
+
+
+def baseline_panels(
+    results: Results,
+) -> list[tuple[str, dict[str, list[Run]]]]:
+    """The baseline's fitted runs, a panel for each data set."""
+    panels: dict[tuple[str, ...], dict[str, list[Run]]] = {}
+    for label, runs in results.compared.items():
+        schedule, _, data = label.rpartition('/')
+        name = f'{BASELINE}, {schedule}' if schedule else BASELINE
+        fitted = [run for run in runs if run.name == BASELINE and run.fitted]
+        if fitted:
+            # Two data sets may have the same name.
+            groups = panels.setdefault((data, *fitted[0].classes), {})
+            groups[name] = fitted
+    return [(data, groups) for (data, *_), groups in panels.items()]
 
 
 def draw_summary(results: Results, path: Path) -> Picture | None:
@@ -245,25 +274,25 @@ def draw_summary(results: Results, path: Path) -> Picture | None:
 
 def as_dict(results: Results) -> dict[str, Any]:
     """The figures of the tables, by objective."""
+
+    def by_comparison(values: NDArray) -> dict[str, float]:
+        means = mean_over_seeds(values).tolist()
+        found = zip(results.compared, means, strict=True)
+        return {label: mean for label, mean in found if np.isfinite(mean)}
+
     ranks, figures = results.ranks().tolist(), {}
-    ratios = results.costs('seconds', np.ma.median)[1]
+    ratios = results.costs('seconds')[1]
     for i, name in enumerate(results.names):
         figures[name] = own = {'rank': ranks[i]}
         for key in ('mIoU', 'mIoU_tail'):
             differences = mean_over_seeds(results.differences(key)[:, i])
             difference = mean_difference(differences)
-            own[key] = _by_label(results, results.values(key)[:, i])
+            own[key] = by_comparison(results.values(key)[:, i])
             own[f'{key}_difference'] = difference and difference._asdict()
         if results.is_fitted:
-            own['gain_by_fitting'] = _by_label(results, results.gains()[:, i])
-        own['cost'] = _by_label(results, ratios[:, i, None])
+            own['gain_by_fitting'] = by_comparison(results.gains()[:, i])
+        own['cost'] = by_comparison(ratios[:, i, None])
     return figures
-
-
-def _by_label(results: Results, values: NDArray) -> dict[str, float]:
-    means = mean_over_seeds(values).tolist()
-    found = zip(results.compared, means, strict=True)
-    return {label: mean for label, mean in found if np.isfinite(mean)}
 
 
 def as_csv(results: Results) -> str:
@@ -274,12 +303,11 @@ def as_csv(results: Results) -> str:
     writer.writerow(['comparison', 'objective', 'seed', *keys])
     for label, runs in results.compared.items():
         for run in filter(Run.is_done, runs):
-            names = map(_harmless, (label, run.name))
+            # No spreadsheet may take a name for a formula.
+            names = [
+                f"'{name}" if name.startswith(tuple('=+-@\t\r')) else name
+                for name in (label, run.name)
+            ]
             values = [round(run.figures.get(key, nan), 4) for key in keys]
             writer.writerow([*names, run.seed, *values])
     return file.getvalue()
-
-
-def _harmless(name: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    return f"'{name}" if name.startswith(tuple('=+-@\t\r')) else name

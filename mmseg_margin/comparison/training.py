@@ -10,7 +10,6 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -20,7 +19,6 @@ from typing import Any
 import torch
 from filelock import FileLock
 from mmengine.config import Config, ConfigDict
-from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
@@ -32,16 +30,14 @@ from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 
-from .curves import CurvesHook
-from .records import FITTED_PREDICTIONS, RECORD_FILE, read_run, write_run
+from .curves import CurvesHook, OnPoint
+from .runs import FITTED_PREDICTIONS, RECORD_FILE, read_run, write_run
 
 CONFIG_FILE = 'run.py'
 FITTED_CHECKPOINT = 'fitted_offsets.pth'
 # Each point of the curves costs two tests on so many images.
 CURVE_POINTS, CURVE_IMAGES = 5, 10
 CHECKPOINTS = 10
-# Of a config and a checkpoint: writes another one and returns its offsets.
-Fit = Callable[[Config, str, Path], list[float]]
 
 
 def run_config(
@@ -58,10 +54,14 @@ def run_config(
     add_hook(cfg, 'FusedLossHook')
     add_hook(cfg, 'ExactResumeHook')
     iterations = training_iterations(cfg)
+    val = (cfg.get('val_dataloader') or cfg.test_dataloader).dataset
+    train = copy.deepcopy(cfg.train_dataloader.dataset)
+    for leaf in leaf_datasets(train):
+        leaf.pipeline = leaf_datasets(val)[0].pipeline
     add_hook(
         cfg,
         'CurvesHook',
-        datasets=_datasets_of_curves(cfg),
+        datasets=ConfigDict(train=train, val=val),
         interval=max(1, iterations // CURVE_POINTS),
         images=CURVE_IMAGES,
     )
@@ -94,26 +94,18 @@ def training_iterations(cfg: Config) -> int:
     return iterations
 
 
-def _datasets_of_curves(cfg: Config) -> ConfigDict:
-    """Training images go through the pipeline of the validation."""
-    val = (cfg.get('val_dataloader') or cfg.test_dataloader).dataset
-    train = copy.deepcopy(cfg.train_dataloader.dataset)
-    for leaf in leaf_datasets(train):
-        leaf.pipeline = leaf_datasets(val)[0].pipeline
-    return ConfigDict(train=train, val=val)
-
-
-def train_and_test(cfg: Config, hooks: Sequence[Hook] = ()) -> dict[str, Any]:
+def train_and_test(
+    cfg: Config, on_point: OnPoint | None = None
+) -> dict[str, Any]:
     """Train from the last checkpoint, if any, and test: figures of a run."""
     checkpoint = newest_whole_checkpoint(cfg.work_dir)
     if checkpoint:
         cfg.resume, cfg.load_from = True, checkpoint
     prepare_for_device(cfg)
     runner = build_runner(cfg)
-    for hook in hooks:
-        runner.register_hook(hook)
-    runner.train()
     curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
+    curves.on_point = on_point
+    runner.train()
     return _test(runner) | {
         'curves': curves.curves,
         'seconds': median(curves.seconds) if curves.seconds else None,
@@ -135,7 +127,7 @@ def fit_offsets(cfg: Config, checkpoint: str, out: Path) -> list[float]:
     ).offsets
 
 
-def measure_fitted(cfg: Config, fit: Fit = fit_offsets) -> dict[str, Any]:
+def measure_fitted(cfg: Config) -> dict[str, Any]:
     """Fit the offsets of a finished training, and test once more."""
     folder = Path(cfg.work_dir)
     checkpoint = newest_whole_checkpoint(cfg.work_dir)
@@ -145,7 +137,7 @@ def measure_fitted(cfg: Config, fit: Fit = fit_offsets) -> dict[str, Any]:
             f'{RECORD_FILE} and give the same command again to train anew.'
         )
     cfg.load_from, cfg.resume = str(folder / FITTED_CHECKPOINT), False
-    offsets = fit(cfg, checkpoint, Path(cfg.load_from))
+    offsets = fit_offsets(cfg, checkpoint, Path(cfg.load_from))
     if 'output_dir' in cfg.test_evaluator:
         cfg.test_evaluator.output_dir = str(folder / FITTED_PREDICTIONS)
     # mmengine keeps loggers and message hubs by this name.
@@ -185,7 +177,7 @@ def _end_with_comparison() -> None:
 
 
 @report_errors
-def main(folder: Path, fit: bool, fit_function: Fit = fit_offsets) -> None:
+def main(folder: Path, fit: bool) -> None:
     """Do what is left to do of the run whose config is in a folder."""
     # Two comparisons may be at work in one folder.
     with FileLock(folder / 'lock'):
@@ -196,7 +188,7 @@ def main(folder: Path, fit: bool, fit_function: Fit = fit_offsets) -> None:
             write_run(run, folder)
         if not run.is_done(fit):
             cfg = Config.fromfile(folder / CONFIG_FILE)
-            fitted = measure_fitted(cfg, fit_function)
+            fitted = measure_fitted(cfg)
             write_run(replace(run, fitted=fitted), folder)
 
 

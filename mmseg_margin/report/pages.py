@@ -58,13 +58,13 @@ class Picture(NamedTuple):
     wide: bool = False
 
 
-# A string is a paragraph, a list of pictures a gallery.
+# A string is a paragraph, a list of pictures a gallery; None is left out.
 Block = str | Code | Table | Picture | list[Picture] | None
 
 
 @dataclass(frozen=True)
 class Page:
-    """A report: its sections by their titles."""
+    """A report: its sections by their titles, without the empty ones."""
 
     title: str
     subtitle: str
@@ -74,13 +74,19 @@ class Page:
 
     def write(self, folder: Path) -> Path:
         """Write ``report.md`` and ``index.html``; return the latter."""
+        found = {
+            title: [block for block in blocks if block is not None]
+            for title, blocks in self.sections.items()
+        }
+        sections = {title: blocks for title, blocks in found.items() if blocks}
+        content = vars(self) | {'sections': sections}
         for name, template, escape in (
             ('report.md', 'page.md', escape_markdown),
             ('index.html', 'page.html', html.escape),
         ):
             page = folder / name
             look = _environment(escape).get_template(template)
-            text = re.sub(r'\n{3,}', '\n\n', look.render(vars(self)).strip())
+            text = re.sub(r'\n{3,}', '\n\n', look.render(content).strip())
             atomic_write_text(page, f'{text}\n')
         return page
 

@@ -196,14 +196,24 @@ def _pictures(
         axes.set(xlabel='trial', ylabel=AXIS)
         figure.legend(loc='outside right upper', frameon=False)
     _draw_slices(trials, folder / 'slices.png')
-    importance: Block = 'There are too few trials to tell which matter most.'
-    if len(whole) >= FEWEST_FOR_IMPORTANCE:
-        importance = _draw_importance(study, folder / 'importance.png')
-    return [
+    blocks: list[Block] = [
         Picture(folder / 'history.png', 'The mIoU of each trial.'),
         Picture(folder / 'slices.png', 'The mIoU over each parameter.', True),
-        importance,
     ]
+    if len(whole) < FEWEST_FOR_IMPORTANCE:
+        return [*blocks, 'There are too few trials to tell which matter most.']
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_FRACTION)
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    with picture(folder / 'importance.png', 6, 2.6) as figure:
+        axes = figure.subplots()
+        axes.barh(list(found), list(found.values()), color=BLUE)
+        axes.invert_yaxis()  # the parameter that matters most on top
+        axes.set_xlabel('importance')
+    caption = (
+        'How much each parameter decides whether a trial is among the best '
+        'quarter (PED-ANOVA).'
+    )
+    return [*blocks, Picture(folder / 'importance.png', caption)]
 
 
 def _draw_slices(trials: Trials, path: Path) -> None:
@@ -229,22 +239,6 @@ def _draw_slices(trials: Trials, path: Path) -> None:
                 axes.set_xscale('log')
             axes.set_xlabel(name)
             _scatter(axes, points)
-
-
-def _draw_importance(study: optuna.Study, path: Path) -> Picture:
-    """The parameter that matters most on top."""
-    evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_FRACTION)
-    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    with picture(path, 6, 2.6) as figure:
-        axes = figure.subplots()
-        axes.barh(list(found), list(found.values()), color=BLUE)
-        axes.invert_yaxis()
-        axes.set_xlabel('importance')
-    return Picture(
-        path,
-        'How much each parameter decides whether a trial is among the best '
-        'quarter (PED-ANOVA).',
-    )
 
 
 def _scatter(axes: Any, points: list[tuple[Any, FrozenTrial]]) -> None:

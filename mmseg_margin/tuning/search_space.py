@@ -1,7 +1,6 @@
 """What is searched, and which settings are tried first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,10 @@ from optuna.trial import Trial
 from mmseg_margin.config_tools import registered_name
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.losses.margin_calibration_loss import expand_preset
+from mmseg_margin.losses.margin_calibration_loss import (
+    OFFSET_SETTINGS,
+    expand_preset,
+)
 from mmseg_margin.losses.objectives import parse_objective
 
 Setting = dict[str, Any]
@@ -69,8 +71,7 @@ def setting_of(
         )
     values = {key: CHOICES[key][0] for key in CHOICES} | loss
     if name == 'margin':
-        known = [field.name for field in fields(OffsetSettings)]
-        given = {key: loss[key] for key in known if key in loss}
+        given = {key: loss[key] for key in OFFSET_SETTINGS if key in loss}
         settings = OffsetSettings(**given)
         largest = float(max(settings.offsets(class_counts).rho_0k))
         values['largest_offset'] = max(largest, LARGEST_OFFSET[0])

@@ -3,7 +3,8 @@
 Every process holds a shared lock on one file, which the system releases when
 the process ends. So a process that gets the file for itself is alone, and the
 trials that are running elsewhere have lost their processes: they are queued
-again, and whoever gets them resumes their training.
+again, and whoever gets them resumes their training. Optuna's heartbeat would
+notice a death later, when a restarted search has already chosen another trial.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from mmseg_margin.errors import SettingError
 
-from .search_space import Setting
+from .search_space import Setting, Space, suggest
 
 IDENTITY, FIRST_NUMBER, HAS_SETTING = 'identity', 'first number', 'setting'
 # The pruner needs a few whole trainings to compare with, and the first part
@@ -91,7 +92,7 @@ class SharedStudy:
         total: int,
         first: Sequence[Setting],
         seed: int,
-        suggest: Callable[[Trial], Setting],
+        space: Space,
         run: Callable[[Trial, Setting, Path], float],
         show: Callable[[int], None],
     ) -> None:
@@ -101,7 +102,7 @@ class SharedStudy:
             total: Number of finished trials, over all processes.
             first: The settings to begin with.
             seed: Of the search.
-            suggest: Chooses the setting of a trial.
+            space: All settings that may be chosen.
             run: Gives the value of a trial; resumes what is in its folder.
             show: Is told the place of every trial that has ended here.
         """
@@ -109,7 +110,7 @@ class SharedStudy:
 
         def objective(trial: Trial) -> float:
             nonlocal place
-            setting = suggest(trial)
+            setting = suggest(trial, space)
             trial.set_user_attr(HAS_SETTING, True)
             place = [each.number for each in self.trials].index(trial.number)
             self.folder(place).mkdir(parents=True, exist_ok=True)

@@ -14,21 +14,15 @@ from typing import Any
 import optuna
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.hooks import Hook
-from mmengine.runner import Runner
 from optuna.trial import Trial
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.comparison import CurvesHook
 from mmseg_margin.comparison.compare import describe
 from mmseg_margin.comparison.training import run_config, train_and_test
 from mmseg_margin.config_tools import add_hook, registered_name
 from mmseg_margin.errors import SettingError
 from mmseg_margin.heads import heads_of_config
-from mmseg_margin.losses.objectives import (
-    losses_of_config,
-    parse_objective,
-)
+from mmseg_margin.losses.objectives import losses_of_config, parse_objective
 from mmseg_margin.losses.swap import set_objective
 
 from .report import BEST_CONFIG, Task, outcome_text, summary, write_report
@@ -40,30 +34,10 @@ from .search_space import (
     loss_with,
     search_space,
     setting_text,
-    suggest,
 )
 from .study import SharedStudy
 
 LOG_FILE = 'log.txt'
-
-
-class PruningHook(Hook):
-    """Reports the validation mIoU of CurvesHook to a trial.
-
-    It belongs to one trial, so it is no part of a config.
-    """
-
-    def __init__(self, trial: Trial) -> None:
-        self.trial = trial
-
-    def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
-        curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
-        if not self.every_n_train_iters(runner, curves.interval):
-            return
-        iteration, miou = curves.curves['val_mIoU'][-1]
-        self.trial.report(miou, iteration)
-        if iteration < runner.max_iters and self.trial.should_prune():
-            raise optuna.TrialPruned
 
 
 def tune(
@@ -114,7 +88,7 @@ def tune(
         trials,
         settings,
         seed,
-        partial(suggest, space=space),
+        space,
         partial(run_trial, task),
         show_trial,
     )
@@ -140,13 +114,19 @@ def run_trial(
 ) -> float:
     """Train, and return the mIoU on the whole validation split in percent."""
     cfg = trial_config(task, setting, folder)
+
+    def prune(iteration: int, figures: dict[str, float]) -> None:
+        trial.report(figures['val_mIoU'], iteration)
+        if iteration < task.common['iterations'] and trial.should_prune():
+            raise optuna.TrialPruned
+
     try:
         with (
             open(folder / LOG_FILE, 'a', encoding='utf-8') as log,
             contextlib.redirect_stdout(log),
             contextlib.redirect_stderr(log),
         ):
-            return train_and_test(cfg, [PruningHook(trial)])['metrics']['mIoU']
+            return train_and_test(cfg, prune)['metrics']['mIoU']
     finally:
         gc.collect()
         torch.cuda.empty_cache()

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmseg_margin.comparison.records import (
+from mmseg_margin.comparison.runs import (
     PREDICTIONS,
+    Results,
     Run,
     run_folder,
     write_run,
 )
-from mmseg_margin.comparison.results import Results
 from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.report.pages import Table
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,19 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from mmseg_margin.comparison.compare import named_objectives
-from mmseg_margin.comparison.processes import LOG_FILE
-from mmseg_margin.comparison.records import read_run, run_folder
-from mmseg_margin.comparison.results import load_results, read_runs
-from mmseg_margin.comparison.training import main as carry_out
+from mmseg_margin.comparison import compare, training
+from mmseg_margin.comparison.compare import (
+    LOG_FILE,
+    cause_of_failure,
+    environment_of,
+    named_objectives,
+)
+from mmseg_margin.comparison.runs import (
+    load_results,
+    read_run,
+    read_runs,
+    run_folder,
+)
 from tests.commands import TOOLS, load_tool
 from tests.small_training import write_config
 
@@ -141,30 +150,37 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
         main(config, out, 'margin', bad)
     printed = capsys.readouterr()
     assert '1 of 2 runs failed, the first of them bad, seed 0' in printed.err
-    assert LOG_FILE in printed.err
+    cause = r'see \S*bad/seed-0/log\.txt \(upsilon=1e-30 makes mu_k of .*\)'
+    assert re.search(cause, printed.err), printed.err
     assert done.stat().st_mtime_ns == written
     assert results(out) == before
     found = load_results({out.name: out})
     assert found.names == ['ce', 'twin', 'margin', 'bad']
-    assert found.missing(out.name) == {'bad': [0]}
+    assert found.missing(out.name) == {'bad': '0'}
     assert 'provisional' in (out / 'report' / 'report.md').read_text()
 
 
-def shift_bias(cfg, checkpoint, out):
+@pytest.fixture
+def shift_bias(monkeypatch):
     """A fit that gives every pixel to the last class."""
-    saved = torch.load(checkpoint, weights_only=False)
-    saved['state_dict']['decode_head.conv_seg.bias'][-1] += 1e4
-    torch.save(saved, out)
-    return [0.0, 0.0, 0.0, 1e4]
+
+    def fit(cfg, checkpoint, out):
+        saved = torch.load(checkpoint, weights_only=False)
+        saved['state_dict']['decode_head.conv_seg.bias'][-1] += 1e4
+        torch.save(saved, out)
+        return [0.0, 0.0, 0.0, 1e4]
+
+    monkeypatch.setattr(training, 'fit_offsets', fit)
 
 
+@pytest.mark.usefixtures('shift_bias')
 def test_offsets_are_fitted_to_finished_runs(finished):
     """And the record keeps both measurements; nothing is trained again."""
     folder = run_folder(finished[0], 'ce', 0)
     before = read_run(folder)
     checkpoints = {path: path.stat().st_mtime_ns for path in folder.glob('i*')}
     assert checkpoints
-    carry_out(folder, True, shift_bias)
+    training.main(folder, True)
     run = read_run(folder)
     assert run.is_done(fit=True)
     assert run.metrics == before.metrics
@@ -183,7 +199,7 @@ def test_fitting_needs_a_checkpoint(finished, tmp_path, capsys):
     for checkpoint in (*copied.glob('*.pth'), copied / 'last_checkpoint'):
         checkpoint.unlink()
     with pytest.raises(SystemExit):
-        carry_out(copied, True, shift_bias)
+        training.main(copied, True)
     assert 'has no checkpoint to fit offsets to' in capsys.readouterr().err
 
 
@@ -220,3 +236,51 @@ def test_names():
     own = 'margin:tau=20,log_base=e'
     names = named_objectives(['ce', 'a=ce:0.5+lovasz:0.5', own, 'ce'])
     assert names == {'ce': 'ce', 'a': 'ce:0.5+lovasz:0.5', own: own}
+
+
+@pytest.mark.parametrize(
+    ('logged', 'cause'),
+    [
+        ('error: first\n', 'first'),
+        ('error: no GPU\n(set X=1)\n', 'no GPU'),
+        ('error: 1 problem(s)\n[problem] a\n[warning] b\n', 'a'),
+        ('Traceback:\n  File "a"\na.BError: c: d\n', 'a.BError: c: d'),
+        ('KeyboardInterrupt\n', 'KeyboardInterrupt'),
+        ('11/18 - INFO - error: none\n', 'no error in it, exit code -9'),
+    ],
+)
+def test_the_cause_of_a_failure_is_the_last_error(tmp_path, logged, cause):
+    """Of this attempt: earlier ones have logged to the same file."""
+    log = tmp_path / LOG_FILE
+    log.write_text(f'error: of yesterday\n{logged}')
+    assert cause_of_failure(log, 20, -9) == cause
+
+
+@pytest.mark.parametrize(
+    ('jobs', 'existing', 'threads'),
+    [(1, {}, '5'), (2, {}, '2'), (9, {}, '1'), (1, {'3'}, '3')],
+)
+def test_jobs_divide_the_cores(monkeypatch, jobs, existing, threads):
+    monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
+    monkeypatch.setattr(compare, 'available_cores', lambda: 5)
+    for number in existing:
+        monkeypatch.setenv('OMP_NUM_THREADS', number)
+    assert environment_of(0, jobs)['OMP_NUM_THREADS'] == threads
+
+
+@pytest.mark.parametrize(
+    ('visible', 'expected'),
+    [
+        ('4, 5', ['4', '5', '4']),
+        ('GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
+        (None, ['0', '1', '0']),
+    ],
+)
+def test_only_visible_gpus_are_used(monkeypatch, visible, expected):
+    monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
+    monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
+    monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
+    if visible:
+        monkeypatch.setenv('CUDA_VISIBLE_DEVICES', visible)
+    found = [environment_of(slot, 3) for slot in range(3)]
+    assert [each['CUDA_VISIBLE_DEVICES'] for each in found] == expected

@@ -2,40 +2,42 @@
 
 import re
 import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from mmseg_margin.comparison import figures
 from mmseg_margin.comparison.figures import (
     average_curve,
     colours_of,
     curve_blocks,
     disagreement,
     draw_examples,
+    draw_offsets,
+    margin_shifts,
 )
-from mmseg_margin.comparison.records import (
+from mmseg_margin.comparison.runs import (
     FITTED_PREDICTIONS,
     PREDICTIONS,
+    by_name,
     run_folder,
 )
-from mmseg_margin.report.pictures import title_lines
-from tests.comparison.invented import make_comparison, write_samples
+from mmseg_margin.functional import reference_loss
+from mmseg_margin.report.pictures import picture, title_lines
+from tests.comparison.invented import fit, make_comparison, write_samples
 
 
-def test_average_of_runs_of_different_length():
-    iterations, mean, deviation = average_curve(
-        [[(10, 1.0), (20, 4.0)], [(10, 3.0)]]
-    )
+@pytest.mark.parametrize('end', [4.0, float('nan')])
+def test_average_of_runs_of_different_length(end):
+    """A run that diverged leaves a gap."""
+    curves = [[(10, 1.0), (20, end)], [(10, 3.0)]]
+    iterations, mean, deviation = average_curve(curves)
     assert iterations.tolist() == [10, 20]
-    assert mean.tolist() == [2.0, 4.0]
-    np.testing.assert_allclose(deviation, [2**0.5, 0.0])
-
-
-def test_a_run_that_diverged_leaves_a_gap():
-    nan = float('nan')
-    _, mean, _ = average_curve([[(10, 1.0), (20, nan)], [(20, 3.0)]])
-    np.testing.assert_equal(mean, [1.0, nan])
+    np.testing.assert_equal(mean, [2.0, end])
+    np.testing.assert_allclose(deviation, [2**0.5, 0.0 * end])
 
 
 def test_only_runs_with_curves_are_drawn(tmp_path):
@@ -82,6 +84,63 @@ def test_an_objective_keeps_its_colour():
     colours = colours_of(names)
     assert colours['margin'] == alone
     assert len(set(colours.values())) == len(names)
+
+
+def test_margins_of_algorithm_1_lower_the_score_of_a_rare_class():
+    """Where both classes are equally probable, by the paper's objective."""
+    counts = [900, 100]
+    rho = torch.tensor([10 * 100**0.5 / 900, 10 * 900**0.5 / 100])
+    score = torch.linspace(-5, 5, 201)
+    losses = [
+        reference_loss(
+            torch.tensor([[0.0, 0.0], [s, s]]).T.reshape(2, 2, 1),
+            torch.tensor([[0], [1]]),
+            rho,
+            torch.zeros(2),
+        )
+        for s in score
+    ]
+    assert score[np.argmin(losses)] < -0.5
+    common, rare = margin_shifts(counts)
+    assert rare == pytest.approx(-common)
+    assert rare == pytest.approx(float(rho[0] - rho[1]) / 2, rel=0.02)
+    assert np.isnan(margin_shifts([9, 0, 1])).tolist() == [0, 1, 0]
+    assert np.isnan(margin_shifts([9, 0])).all()
+
+
+def test_fitted_offsets_stand_beside_those_of_algorithm_1(
+    tmp_path, monkeypatch
+):
+    drawn = []
+
+    @contextmanager
+    def keep(*arguments):
+        with picture(*arguments) as figure:
+            yield figure
+            drawn.append(figure)
+
+    monkeypatch.setattr(figures, 'picture', keep)
+    runs = fit(make_comparison(('ce', 'margin'), (0, 1))).runs
+    for run in runs:
+        run.fitted['offsets'] = [run.seed + 2.0, 1.0, 1.0, 1.0, 0.0]
+    panels = [('a', by_name(runs)), ('b', {'ce, long': runs[:1]})]
+    found = draw_offsets(panels, tmp_path / 'offsets.png')
+    assert found.file.read_bytes().startswith(b'\x89PNG')
+    assert 'added to the scores at inference' in found.caption
+    first, second = drawn[0].axes
+    assert (first.get_title(), second.get_title()) == ('a', 'b')
+    names = [label.get_text() for label in first.get_xticklabels()]
+    assert names == ['tissue', 'shaft', 'claspers', 'wrist', 'probe']
+    bars, *dots = first.containers
+    shifts = margin_shifts(runs[0].class_counts)[[0, 1, 3, 2, 4]]
+    np.testing.assert_allclose([bar.get_height() for bar in bars], shifts)
+    # Less their means 1 and 1.2: the mean of 1 and 1.8, and so on.
+    for each in dots:
+        expected = [1.4, -0.1, -0.1, -0.1, -1.1]
+        np.testing.assert_allclose(each.lines[0].get_ydata(), expected)
+    assert len(dots) == 2
+    assert len(second.containers) == 2
+    assert draw_offsets([], tmp_path / 'none.png') is None
 
 
 def test_disagreement_counts_labelled_pixels():

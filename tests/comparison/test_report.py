@@ -1,16 +1,28 @@
-"""Whole reports, of comparisons in every state."""
+"""Reports of comparisons in every state: tables, verdict and page."""
 
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
-from mmseg_margin.comparison.records import run_folder
-from mmseg_margin.comparison.report import verdict, write_report
-from mmseg_margin.comparison.results import load_results
+from mmseg_margin.comparison.report import (
+    class_table,
+    cost_table,
+    difference_table,
+    overall_table,
+    verdict,
+    write_report,
+)
+from mmseg_margin.comparison.runs import load_results, run_folder
 from mmseg_margin.errors import SettingError
+from mmseg_margin.report.numbers import ABSENT
+from mmseg_margin.report.pages import Bold
 from tests.comparison.invented import (
+    cells,
+    comparison_of,
+    fit,
     make_comparison,
     make_results,
     make_run,
@@ -18,6 +30,7 @@ from tests.comparison.invented import (
     write_samples,
 )
 
+NAN = float('nan')
 TITLES = (
     'Results',
     'IoU of each class',
@@ -34,6 +47,199 @@ HOSTILE = [
     '$x$ `code` *bold* ![a](http://example.org/x.png)',
     '</td></table><img src=http://example.org/y.png>',
 ]
+
+
+# The mIoU of seeds 0, 1, ... of each objective, and what is said about them.
+SAID = {
+    'margin wins for certain': (
+        {'ce': [60, 61, 62], 'margin': [64, 65.2, 66.1], 'lovasz': [62, 64]},
+        'margin has the highest mean mIoU (65.10), 2.10 above lovasz (63.00);',
+        '[+3.85, +4.35] over 3 seeds',
+        'so margin is better than ce here.',
+    ),
+    'margin wins perhaps': (
+        {'ce': [60, 61, 62], 'margin': [60, 63, 61.5]},
+        'margin has the highest',
+        'which covers 0, so neither is shown to be better',
+    ),
+    'margin loses to ce': (
+        {'margin': [58, 59.1], 'ce': [60, 61]},
+        'ce has the highest mean mIoU (60.50), 1.95 above margin (58.55);',
+        'of margin to ce is [\u22122.59, \u22121.31]',
+        'so margin is worse than ce here.',
+    ),
+    'margin is named even when far behind': (
+        {'ce': [60], 'focal': [62], 'lovasz': [63], 'margin': [50]},
+        'lovasz has the highest mean mIoU (63.00)',
+        '; margin is number 4 of 4 (50.00);',
+        'margin to ce is \u221210.00 with a single seed',
+        'no interval and may be chance',
+    ),
+    'the best of several margin objectives is compared': (
+        {'margin': [60], 'margin:tau=20': [64], 'ce': [61]},
+        'difference of margin:tau=20 to ce is +3.00',
+    ),
+    'without margin the best is compared': (
+        {'ce': [60, 60], 'focal': [59, 59.5]},
+        'paired difference of focal to ce',
+    ),
+    'nothing to pair with': (
+        {'margin': [61], 'lovasz': [60], 'ce': [None, 60]},
+        'no seed has been run with both margin and ce',
+    ),
+    'no baseline': (
+        {'margin': [61], 'lovasz': [60]},
+        'no seed has been run with both margin and ce',
+    ),
+    'a single objective wins nothing': (
+        {'margin': [61]},
+        'margin has a mean mIoU of 61.00; no other objective has a result',
+    ),
+    'no result at all': (
+        {'margin': [None], 'ce': [None]},
+        'No run has finished yet',
+    ),
+    'nan is no result': (
+        {'margin': [NAN], 'ce': [60]},
+        'ce has a mean mIoU of 60.00; no other',
+    ),
+}
+
+
+# The mIoU of the seeds, a cell of a table, its text, and whether it is bold.
+OVERALL = [
+    # Equal after rounding is equally bold.
+    ({'margin': [60.001], 'ce': [59.999]}, 'margin', 'mIoU', '60.00', True),
+    ({'margin': [60.001], 'ce': [59.999]}, 'ce', 'mIoU', '60.00', True),
+    ({'margin': [60.001], 'ce': [59.999]}, 'ce', 'head mIoU', ABSENT, False),
+    # Missing runs are left out, and nothing beats an objective without any.
+    (
+        {'margin': [61, 62], 'ce': [60.5]},
+        'margin',
+        'mIoU',
+        '61.50 ± 0.71',
+        True,
+    ),
+    ({'margin': [61, 62], 'ce': [60.5]}, 'ce', 'mIoU', '60.50', False),
+    ({'margin': [61], 'ce': [None]}, 'margin', 'mIoU', '61.00', False),
+    ({'margin': [61], 'ce': [None]}, 'ce', 'mIoU', ABSENT, False),
+    ({'margin': [61], 'ce': [None]}, 'ce', 'seeds', '0', False),
+]
+DIFFERENCES = [
+    # The seeds differ by ten points, the pairs always by two.
+    ([50, 60, 70], [52, 62, 72], 'mIoU', '+2.00\n[+2.00, +2.00]', True),
+    ([50, 60, 70], [52, 62, 72], 'head mIoU', ABSENT, False),
+    # One seed has no interval.
+    ([50], [52], 'tail mIoU', '+2.00', False),
+]
+
+
+def bold(table):
+    return {key for key, cell in cells(table).items() if type(cell) is Bold}
+
+
+def test_overall_is_mean_and_deviation():
+    results = make_comparison()
+    table = overall_table(results)
+    values = [
+        run.metrics['mIoU_tail'] for run in results.runs if run.name == 'ce'
+    ]
+    expected = f'{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}'
+    assert cells(table)['ce', 'tail mIoU'] == expected
+    assert cells(table)['ce', 'seeds'] == '3'
+    assert ('margin', 'mIoU') in bold(table)
+    assert ('ce', 'mIoU') not in bold(table)
+
+
+@pytest.mark.parametrize(('miou', 'row', 'column', 'text', 'is_bold'), OVERALL)
+def test_overall_of_given_runs(miou, row, column, text, is_bold):
+    table = overall_table(comparison_of(miou))
+    assert cells(table)[row, column] == text
+    assert ((row, column) in bold(table)) == is_bold
+
+
+@pytest.mark.parametrize(
+    ('ce', 'margin', 'column', 'text', 'is_bold'), DIFFERENCES
+)
+def test_differences_are_paired(ce, margin, column, text, is_bold):
+    table = difference_table(comparison_of({'ce': ce, 'margin': margin}))
+    assert cells(table)['margin', column] == text
+    assert (('margin', column) in bold(table)) == is_bold
+
+
+@pytest.mark.parametrize('absent', [None, float('nan')])
+def test_a_class_without_iou(absent):
+    results = make_comparison(('margin', 'ce'), (0, 1))
+    for run in results.runs:
+        run.class_iou[4] = absent
+    results.runs[0].class_iou[3] = absent
+    table = cells(class_table(results))
+    assert table['probe', 'margin'] == ABSENT
+    assert table['probe', 'ce'] == ABSENT
+    one = results.runs[2].class_iou[3]
+    assert table['claspers', 'margin'] == f'{one:.2f}'
+
+
+def test_a_class_that_is_never_predicted_counts_as_zero():
+    results = make_comparison(('ce',), (0, 1))
+    for run in results.runs:
+        run.class_iou[4] = 0.0
+    assert cells(class_table(results))['probe', 'ce'] == '0.00 ± 0.00'
+
+
+def test_classes_by_their_fraction():
+    table = class_table(make_comparison())
+    names = [row[0] for row in table.rows]
+    assert names == ['tissue', 'shaft', 'claspers', 'wrist', 'probe']
+    assert cells(table)['tissue', 'share %'] == '91.291'
+
+
+def test_fitted_offsets_have_columns_of_their_own():
+    results = fit(comparison_of({'ce': [50, 60], 'margin': [52, 62]}), 1.5)
+    overall = cells(overall_table(results))
+    assert overall['ce', 'mIoU with fitted offsets'] == '56.50 ± 7.07'
+    assert overall['ce', 'gain by fitting'] == '+1.50\n[+1.50, +1.50]'
+    differences = cells(difference_table(results))
+    column = 'mIoU with fitted offsets'
+    assert differences['margin', column] == '+2.00\n[+2.00, +2.00]'
+    table = cells(class_table(results))
+    assert table['probe', 'ce'] == '50.00 ± 0.00'
+    assert table['probe', 'ce, fitted'] == '51.50 ± 0.00'
+
+
+@pytest.mark.parametrize(
+    'miou', [{'margin': [5]}, {'margin': [5], 'ce': [None]}, {'ce': [5]}]
+)
+def test_no_baseline_no_differences(miou):
+    assert difference_table(comparison_of(miou)) is None
+
+
+def test_cost_is_relative_to_the_baseline():
+    seconds = {'ce': (2, 1, 9), 'margin': (3, 3, 3), 'focal': (None,) * 3}
+    results = make_comparison(seconds)
+    results = make_results(
+        [
+            replace(
+                run,
+                seconds=seconds[run.name][run.seed],
+                memory=1000.0 + run.seed,
+            )
+            for run in results.runs
+        ]
+    )
+    ce, margin, focal = cost_table(results).rows
+    assert [*ce] == ['ce', '2', '1.00', '1,002', '1.00']
+    assert [*margin[1:3]] == ['3', '1.50']
+    assert [*focal[1:3]] == [ABSENT, ABSENT]
+
+
+@pytest.mark.parametrize('case', SAID)
+def test_what_is_said(case):
+    miou, *fragments = SAID[case]
+    text = verdict(comparison_of(miou))
+    for fragment in fragments:
+        assert fragment in text
+    assert text.startswith(fragments[0]) or len(fragments) == 1
 
 
 class Elements(HTMLParser):

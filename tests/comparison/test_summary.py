@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mmseg_margin.comparison.results import (
+from mmseg_margin.comparison.report import write_report
+from mmseg_margin.comparison.runs import (
     Results,
     load_results,
     mean_over_seeds,
@@ -16,6 +17,7 @@ from mmseg_margin.comparison.results import (
 )
 from mmseg_margin.comparison.summary import (
     as_csv,
+    baseline_panels,
     by_label,
     cost_table,
     metric_table,
@@ -127,6 +129,22 @@ def test_the_tool_writes_everything(places, tmp_path, capsys):
     assert figures['margin']['mIoU'] == {'short/a': 56, 'short/b': 60}
 
 
+def test_fitted_offsets_have_a_picture_in_both_reports(tmp_path):
+    """The summary has one panel for a data set with two schedules."""
+    results = fit(comparison_of({'ce': [50, 51], 'margin': [52]}))
+    for label in ('short/a', 'long/a'):
+        write_comparison(tmp_path / label, results)
+    places = [f'{k}={tmp_path / k}' for k in ('short/a', 'long/a')]
+    ((data, groups),) = baseline_panels(load_results(by_label(places)))
+    assert (data, [*groups]) == ('a', ['ce, short', 'ce, long'])
+    assert [run.name for run in groups['ce, long']] == ['ce', 'ce']
+    main(*places, '--out', tmp_path / 'summary')
+    own = write_report(tmp_path / 'short/a').parent
+    for folder in (own, tmp_path / 'summary'):
+        assert '](offsets.png)' in (folder / 'report.md').read_text('utf-8')
+        assert (folder / 'offsets.png').is_file()
+
+
 def test_names_are_no_formulas(tmp_path):
     runs = comparison_of({'ce': [50]}).runs
     label = '=HYPERLINK("http://example.org")'
@@ -144,9 +162,17 @@ def test_nothing_to_sum_up(tmp_path):
     assert 'No run has finished yet' in text
 
 
-@pytest.mark.parametrize('twice', [True, False])
-def test_what_cannot_be_summed_up(places, capsys, twice):
+@pytest.mark.parametrize(
+    ('second', 'said'),
+    [
+        ('other={0}', 'short/a is given twice: leave one out.'),
+        ('{0}/report', 'report is given twice'),
+        ('short/a={1}', "Two comparisons are called 'short/a': write LABEL="),
+        ('nowhere', 'nowhere holds no comparison: give the --out folder'),
+    ],
+)
+def test_what_cannot_be_summed_up(places, capsys, second, said):
+    folders = [place.rpartition('=')[2] for place in places]
     with pytest.raises(SystemExit):
-        main(places[0], places[0] if twice else 'nowhere')
-    said = 'are called' if twice else 'nowhere holds no comparison: give'
+        main(places[0], second.format(*folders))
     assert said in capsys.readouterr().err

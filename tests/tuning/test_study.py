@@ -10,7 +10,6 @@ from collections import Counter
 import pytest
 from optuna.trial import TrialState
 
-from mmseg_margin.tuning.search_space import suggest
 from mmseg_margin.tuning.study import SharedStudy
 from tests.processes import fork, wait_for
 from tests.tuning.conftest import FIRST, SPACE
@@ -31,7 +30,7 @@ def work(out, total, seconds=0.0, value=lambda number: number):
         total,
         [*FIRST.values()],
         0,
-        lambda trial: suggest(trial, SPACE),
+        SPACE,
         run,
         lambda place: note(out, 'finished', place),
     )

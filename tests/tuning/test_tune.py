@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,10 +12,21 @@ from optuna.trial import TrialState
 from mmseg_margin.tooling.launch import build_runner, load_config
 from mmseg_margin.tuning import tune
 from mmseg_margin.tuning.study import SharedStudy
+from mmseg_margin.tuning.tune import best_config_text, check_inheritable
 from tests.processes import fork, wait_for
 from tests.tuning.conftest import FIRST, ITERATIONS, add_trial
+from tests.upstream import CONFIGS
 
 BEGUN, TRIALS = 4, 7
+DEMO = next((Path(__file__).parents[2] / 'configs/demo').glob('*_margin_*.py'))
+LOSS = {'type': 'MarginCalibrationLoss', 'tau': 2.5, 'log_base': 'e'}
+RECIPES = {
+    'two heads': CONFIGS
+    / 'deeplabv3plus/deeplabv3plus_r50-d8_4xb2-80k_cityscapes-512x1024.py',
+    'a cascade': CONFIGS
+    / 'ocrnet/ocrnet_hr18_4xb2-40k_cityscapes-512x1024.py',
+    'hooks and margins': DEMO,
+}
 
 
 def prepare(config, out, trials=BEGUN, level=0.0):
@@ -125,14 +137,6 @@ def test_two_processes_share_a_search(config, tmp_path):
         assert line.startswith(f'trial {number}: objective={objective}')
 
 
-def test_a_loss_without_margins_is_refused_before_any_trial(cfg, tmp_path):
-    """The config's own upsilon leaves mu without a positive denominator."""
-    cfg.model.decode_head.loss_decode.upsilon = 1e-9
-    with pytest.raises(ValueError, match='choose upsilon above'):
-        tune(cfg, 1, tmp_path / 'out')
-    assert not (tmp_path / 'out').exists()
-
-
 def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     """The recipe has another log_base and the eager backend."""
     out = prepare(config, tmp_path / 'out', trials=1)
@@ -157,10 +161,43 @@ def test_the_best_config_trains_with_the_best_setting(config, tmp_path):
     ('key', 'value', 'said'),
     [
         ('val_dataloader', None, 'has no val_dataloader'),
-        ('train_cfg', {'max_epochs': 2}, 'trains by epochs'),
+        ('train_cfg', {'max_epochs': 2, '_delete_': True}, 'trains by epochs'),
+        # mu has no positive denominator.
+        (
+            'model.decode_head.loss_decode.upsilon',
+            1e-9,
+            'choose upsilon above',
+        ),
     ],
 )
 def test_a_config_that_cannot_be_tuned(cfg, tmp_path, key, value, said):
-    cfg[key] = value
+    """It is refused before any trial."""
+    cfg.merge_from_dict({key: value})
     with pytest.raises(ValueError, match=said):
         tune(cfg, 1, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+
+
+@pytest.mark.parametrize('recipe', RECIPES)
+def test_only_the_objective_changes(tmp_path, recipe):
+    base = load_config(str(RECIPES[recipe]))
+    path = tmp_path / 'best_config.py'
+    path.write_text(best_config_text(base, LOSS, tmp_path, 'Best of two.'))
+    assert path.read_text().startswith('# Best of two.\n_base_ = ')
+    best = load_config(str(path))
+    assert 'mmseg_margin' in best.custom_imports['imports']
+    hooks = [hook.type for hook in best.custom_hooks]
+    assert hooks.count('ClassStatsHook') == 1
+    assert {h.type for h in base.get('custom_hooks', [])} <= {*hooks}
+    assert best.custom_hooks[hooks.index('SwapLossHook')].loss == LOSS
+    for cfg in (base, best):
+        for key in ('custom_imports', 'custom_hooks'):
+            cfg.pop(key, None)
+    assert best.to_dict() == base.to_dict()
+
+
+def test_a_config_of_imported_classes_is_refused():
+    model = {'decode_head': {'type': dict}}
+    cfg = Config({'model': model}, cfg_text='-', filename='x.py')
+    with pytest.raises(ValueError, match=r'x\.py imports its classes'):
+        check_inheritable(cfg)
