@@ -36,8 +36,7 @@ from .backend import PixelKernel, PixelTerms, class_numbers, select_label
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
-from .triton_launch import TritonResult
-from .triton_stages import margin_stage
+from .triton_launch import Stage, TritonResult
 
 PerClass = Tensor | np.ndarray | Sequence[float] | float
 LN_2 = math.log(2)
@@ -85,18 +84,14 @@ class MarginObjective(NamedTuple):
         self, scores: Tensor, labels: Tensor, *others: Any
     ) -> TritonResult:
         """The same on a GPU."""
-        _, rho_0k, rho_k0 = self.constants(scores[:0].float())
-        pos_weight, neg_weight = self.settings.term_weights(scores.shape[1])
-        return margin_stage(
-            scores,
-            labels,
-            *others,
-            rho_0k=rho_0k.flatten(),
-            rho_k0=rho_k0.flatten(),
-            pos_weight=pos_weight,
-            neg_weight=neg_weight,
-            bits=self.settings.bits,
-        )
+        from .triton_margin import margin_kernel
+
+        _, *offsets = self.constants(scores[:0].float())
+        weights = self.settings.term_weights(scores.shape[1])
+        stage = Stage(scores, labels, *others)
+        return stage.run(
+            margin_kernel, *offsets, *weights, self.settings.bits
+        )._replace(ce=None)
 
 
 class MarginConstants(NamedTuple):

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from .backend import PixelKernel, PixelTerms, class_numbers, select_label
-from .triton_launch import TritonResult
-from .triton_stages import cross_entropy_stage
+from .triton_launch import Stage, TritonResult
 
 LOG2_E = 1 / math.log(2)
 
@@ -84,7 +83,12 @@ class CrossEntropy(NamedTuple):
         self, scores: Tensor, labels: Tensor, *others: Any
     ) -> TritonResult:
         """The same on a GPU."""
-        return cross_entropy_stage(scores, labels, *others, gamma=self.gamma)
+        from .triton_softmax import cross_entropy_kernel
+
+        gamma, stage = float(self.gamma), Stage(scores, labels, *others)
+        return stage.run(
+            cross_entropy_kernel, gamma, FOCAL=gamma != 0
+        )._replace(ce=None)
 
 
 class CrossEntropyKernel(NamedTuple):

@@ -23,8 +23,7 @@ from .backend import (
     threads_of,
     uncompiled,
 )
-from .triton_launch import Planes, TritonResult
-from .triton_stages import supports
+from .triton_launch import Planes, TritonResult, supports
 from .upsampling import Piece, Sample, upsampled
 
 REDUCTIONS = ('none', 'mean', 'sum')
@@ -52,7 +51,7 @@ class Objective(Protocol):
         ignore_index: int,
         pixel_loss: bool,
     ) -> TritonResult:
-        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
+        """Loss, hits and gradient on a GPU, see :mod:`.triton_launch`."""
 
 
 class StageResult(NamedTuple):

@@ -25,8 +25,8 @@ from rich.table import Table
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import triton_launch, triton_stages
-from mmseg_margin.functional.triton_launch import TritonResult
+from mmseg_margin.functional import triton_launch
+from mmseg_margin.functional.triton_launch import Stage, TritonResult
 
 from .counting import Counter
 from .measuring import parse_shape
@@ -130,25 +130,25 @@ def model_stages(shape: str) -> dict[str, dict[str, int]]:
 
 
 def run_stage(
-    name: str, scores: Tensor, labels: Tensor, **settings: Any
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    pixel_loss: bool = False,
 ) -> TritonResult:
     """One of our stages, with the settings of its loss class."""
-    weight = settings.pop('weight', None)
-    settings['ignore_index'] = 255
-    batch = (scores, labels, weight)
+    from mmseg_margin.functional.triton_jaccard import jaccard_stage
+    from mmseg_margin.functional.triton_margin import margin_kernel
+    from mmseg_margin.functional.triton_softmax import cross_entropy_kernel
+
+    stage = Stage(scores, labels, weight, 255, pixel_loss)
     if name == 'margin':
         rho = torch.empty(scores.shape[1], device=scores.device)
-        numbers = dict(pos_weight=1.0, neg_weight=1.0, bits=1.0)
-        return triton_stages.margin_stage(
-            *batch, rho_0k=rho, rho_k0=rho, **numbers, **settings
-        )
+        return stage.run(margin_kernel, rho, rho, 1.0, 1.0, 1.0)
     if name == 'jaccard':
-        settings.update(levels=64, step=4)
         ce_weight = torch.empty((), device=scores.device)
-        return triton_stages.jaccard_stage(
-            *batch, ce_weight=ce_weight, **settings
-        )
-    return triton_stages.cross_entropy_stage(*batch, gamma=2.0, **settings)
+        return jaccard_stage(stage, ce_weight=ce_weight, levels=64, step=4)
+    return stage.run(cross_entropy_kernel, 2.0, FOCAL=True)
 
 
 @contextmanager
