@@ -53,8 +53,6 @@ def softmax(scores, pixels, K, S: tl.constexpr):
         top = tl.maximum(top, s)
         label_score = tl.where(label == k, s, label_score)
         s_k += pixels.stride
-    # A finite loss for ignored pixels, because 0 * inf is NaN.
-    label_score = tl.where(label < 0, top, label_score)
     hits = label_score >= top
     top = top * LOG2_E
     total = tl.zeros(label.shape, tl.float32)
@@ -66,7 +64,8 @@ def softmax(scores, pixels, K, S: tl.constexpr):
         scores += pixels.stride
     scale = 1.0 / total
     others *= scale
-    label_bits = label_score * LOG2_E - top
+    # Above 0 only for an ignored pixel, where 0 * inf would be NaN.
+    label_bits = tl.minimum(label_score * LOG2_E - top, 0.0)
     p = scale * tl.exp2(label_bits)
     # 1 - p or the sum of the others, whichever is more exact.
     error = tl.where(others > 0.5, 1.0 - p, others)
