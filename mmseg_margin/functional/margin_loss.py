@@ -89,9 +89,8 @@ class MarginObjective(NamedTuple):
         _, *offsets = self.constants(scores[:0].float())
         weights = self.settings.term_weights(scores.shape[1])
         stage = Stage(scores, labels, *others)
-        return stage.run(
-            margin_kernel, *offsets, *weights, self.settings.bits
-        )._replace(ce=None)
+        constants = (*offsets, *weights, self.settings.bits)
+        return stage.run(margin_kernel, *constants)._replace(ce=None)
 
 
 class MarginConstants(NamedTuple):

@@ -86,9 +86,8 @@ class CrossEntropy(NamedTuple):
         from .triton_softmax import cross_entropy_kernel
 
         gamma, stage = float(self.gamma), Stage(scores, labels, *others)
-        return stage.run(
-            cross_entropy_kernel, gamma, FOCAL=gamma != 0
-        )._replace(ce=None)
+        result = stage.run(cross_entropy_kernel, gamma, FOCAL=gamma != 0)
+        return result._replace(ce=None)
 
 
 class CrossEntropyKernel(NamedTuple):

@@ -6,8 +6,14 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from mmseg_margin.functional import triton_check, triton_launch
-from mmseg_margin.functional.triton_check import find_difference, proven
+from mmseg_margin.functional import triton_launch
+from mmseg_margin.functional.triton_check import (
+    LEVELS,
+    MOVED_ERRORS,
+    find_difference,
+    fixed_batch,
+    proven,
+)
 
 triton = pytest.importorskip('triton', reason='triton is not installed')
 tl = pytest.importorskip('triton.language')
@@ -113,17 +119,16 @@ def test_it_works_where_there_are_no_gradients():
 @pytest.mark.parametrize('scale', [1, 2, 3, 4, 6, 8, 16, 32])
 def test_rounding_cannot_look_like_a_wrong_kernel(scale):
     """Few errors are near the border of a level, and no top scores equal."""
-    levels = triton_check.OBJECTIVES['jaccard'].levels
     for dtype in triton_launch.DTYPES:
-        low, _, _ = triton_check.fixed_batch(scale, dtype)
+        low, _, _ = fixed_batch(scale, dtype)
         scores = torch.nn.functional.interpolate(
             low.double(), scale_factor=scale, mode='bilinear'
         )
         p = scores.softmax(1)
         for error in (p, 1 - p):
-            place = levels * error[error > 0.5 / levels]
+            place = LEVELS * error[error > 0.5 / LEVELS]
             near = (place - place.round()).abs() < 1e-4
-            allowed = 2 + triton_check.MOVED_ERRORS * error.numel() / 2
+            allowed = 2 + MOVED_ERRORS * error.numel() / 2
             assert near.sum() <= allowed / 2
         top, second = scores.topk(2, dim=1).values.unbind(1)
         assert (top - second).min() > 2e-5
