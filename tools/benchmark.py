@@ -2,13 +2,16 @@
 
 import argparse
 
-from benchmarks import files, kernels, loss, scan, stage, step
+from benchmarks import files, kernels, losses, scan, step
 
 from mmseg_margin.tooling.cli import report_errors
 
 SUBJECTS = {
-    'loss': (loss, 'time and memory of the objectives'),
-    'stage': (stage, 'up-sampling, loss, accuracy and backward of a head'),
+    'loss': (losses.LOSS, 'time and memory of the objectives'),
+    'stage': (
+        losses.STAGE,
+        'up-sampling, loss, accuracy and backward of a head',
+    ),
     'step': (step, 'a training step with and without fused loss stages'),
     'kernels': (kernels, 'registers, launches and bytes of the GPU kernels'),
     'scan': (scan, 'time of the label scan'),
@@ -20,8 +23,8 @@ SUBJECTS = {
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     subjects = parser.add_subparsers(dest='subject', required=True)
-    for name, (module, text) in SUBJECTS.items():
-        module.add_arguments(subjects.add_parser(name, help=text))
+    for name, (subject, text) in SUBJECTS.items():
+        subject.add_arguments(subjects.add_parser(name, help=text))
     args = parser.parse_args(argv)
     SUBJECTS[args.subject][0].run(args)
 

@@ -93,7 +93,7 @@ class PixelObjective(Protocol):
         ignore_index: int,
         pixel_loss: bool,
     ) -> TritonResult:
-        """Loss, hits and gradient on a GPU, see :mod:`.triton_stages`."""
+        """Loss, hits and gradient on a GPU, see :mod:`.triton_launch`."""
 
 
 Kernel = Callable[[Pixels, tuple], PixelTerms]

@@ -37,8 +37,7 @@ from mmseg_margin.errors import SettingError
 from .backend import EAGER_SCORES, Pixels, PixelTerms, class_numbers
 from .softmax import eager_softmax, fusible_softmax
 from .stage import reduced_loss
-from .triton_launch import TritonResult
-from .triton_stages import jaccard_stage
+from .triton_launch import Stage, TritonResult
 from .upsampling import Images, Phases
 
 # An image is counted at every `step`-th row and column, so that about this
@@ -122,10 +121,10 @@ class JaccardObjective:
         self, scores: Tensor, labels: Tensor, *others: Any
     ) -> TritonResult:
         """The same on a GPU."""
+        from .triton_jaccard import jaccard_stage
+
         return jaccard_stage(
-            scores,
-            labels,
-            *others,
+            Stage(scores, labels, *others),
             ce_weight=self.ce_weight,
             levels=self.levels,
             step=counting_step(tuple(labels.shape[1:])),

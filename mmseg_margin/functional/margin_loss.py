@@ -37,8 +37,7 @@ from .backend import Pixels, PixelTerms, select_label
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
-from .triton_launch import TritonResult
-from .triton_stages import margin_stage
+from .triton_launch import Stage, TritonResult
 
 PerClass = Tensor | np.ndarray | Sequence[float] | float
 LN_2 = math.log(2)
@@ -158,18 +157,13 @@ class MarginObjective:
         self, scores: Tensor, labels: Tensor, *others: Any
     ) -> TritonResult:
         """The same on a GPU."""
-        rho_0k, rho_k0 = self.constants(scores[:0].float())
-        bits, pos_weight, neg_weight = self.numbers(scores.shape[1])
-        return margin_stage(
-            scores,
-            labels,
-            *others,
-            rho_0k=rho_0k.flatten(),
-            rho_k0=rho_k0.flatten(),
-            pos_weight=pos_weight,
-            neg_weight=neg_weight,
-            bits=bits,
-        )
+        from .triton_margin import margin_kernel
+
+        offsets = self.constants(scores[:0].float())
+        bits, *weights = self.numbers(scores.shape[1])
+        stage = Stage(scores, labels, *others)
+        result = stage.run(margin_kernel, *offsets, *weights, bits)
+        return result._replace(ce=None)
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from .backend import Pixels, PixelTerms, select_label
-from .triton_launch import TritonResult
-from .triton_stages import cross_entropy_stage
+from .triton_launch import Stage, TritonResult
 
 LOG2_E = 1 / math.log(2)
 
@@ -98,7 +97,11 @@ class CrossEntropy:
         self, scores: Tensor, labels: Tensor, *others: Any
     ) -> TritonResult:
         """The same on a GPU."""
-        return cross_entropy_stage(scores, labels, *others, gamma=self.gamma)
+        from .triton_softmax import cross_entropy_kernel
+
+        gamma, stage = float(self.gamma), Stage(scores, labels, *others)
+        result = stage.run(cross_entropy_kernel, gamma, FOCAL=gamma != 0)
+        return result._replace(ce=None)
 
 
 def _focus(

@@ -24,8 +24,7 @@ from .backend import (
     threads_of,
     uncompiled,
 )
-from .triton_launch import Planes
-from .triton_stages import supports
+from .triton_launch import Planes, supports
 from .upsampling import Images, Phases, Piece, make_source
 
 REDUCTIONS = ('none', 'mean', 'sum')

@@ -1,4 +1,4 @@
-r"""The pixels of the Triton kernels: up-sampling and its transpose.
+r"""What the Triton kernels share: pixels, up-sampling and sums.
 
 Bilinear up-sampling by a whole number S puts S x S pixels between four
 neighbouring scores of the head, its *nodes*. Such a group of pixels is a
@@ -29,10 +29,31 @@ planes, and :func:`.combine` sums them. With S = 1 the pixels are the nodes,
 and there is one plane, the gradient itself.
 """
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
 THREADS = tl.constexpr(128)
+# Arguments for whose values no binary of its own is compiled.
+SIZES = ['h', 'w', 'rows', 'columns', 'step', 'K', 'programs', 'x_stride']
+SIZES += ['ignored']
+# The sums that every program stores, (4, programs).
+LOSS, CE, HITS, INVALID = (tl.constexpr(row) for row in range(4))
+
+
+class Pixels(NamedTuple):
+    """The pixels of a program, each (PIXELS, THREADS) if nothing is said."""
+
+    nodes: Any  # offsets of a thread's four nodes, (THREADS,) each
+    down: Any  # fraction, (THREADS,)
+    right: Any  # fraction
+    at: Any  # offset in the labels
+    exists: Any  # whether it is inside the image
+    label: Any  # -1 if ignored or not a class
+    known: Any  # whether the label is a class and not ignored
+    n: Any  # number of the image
+    stride: Any  # offset to the scores of the next class
 
 
 @triton.constexpr_function
@@ -52,20 +73,13 @@ def pixels_of(S):
 
 @triton.constexpr_function
 def threads_of_cell(S):
-    """Threads per cell."""
     return side_of(S) ** 2 // pixels_of(S)
-
-
-@triton.constexpr_function
-def lanes_of(S):
-    """Threads per cell within one program."""
-    return min(threads_of_cell(S), THREADS.value)
 
 
 @triton.constexpr_function
 def parts_of(S):
     """Programs per cell."""
-    return threads_of_cell(S) // lanes_of(S)
+    return triton.cdiv(threads_of_cell(S), THREADS.value)
 
 
 @triton.constexpr_function
@@ -75,10 +89,12 @@ def outside_of(S):
 
 
 @triton.jit
-def border(node, fraction, size):
-    """The weight of the next node, where one of the two may not exist."""
-    fraction = tl.where(node < 0, 1.0, fraction)
-    return tl.where(node == size - 1, 0.0, fraction)
+def fraction(node, i, size, S: tl.constexpr):
+    """Where pixel i lies between a node and the next one."""
+    HALF: tl.constexpr = 0.5 if S % 2 == 0 else 0.0
+    x = (i.to(tl.float32) + HALF) / S
+    x = tl.where(node < 0, 1.0, x)
+    return tl.where(node == size - 1, 0.0, x)
 
 
 @triton.jit
@@ -92,17 +108,45 @@ def corners(row, column, h, w):
 
 
 @triton.jit
-def locate(h, w, S: tl.constexpr):
+def upsample(scores, pixels, S: tl.constexpr):
+    """One class's scores of the pixels, (PIXELS, THREADS)."""
+    a = tl.load(scores + pixels.nodes[0]).to(tl.float32)
+    if S == 1:
+        score = a[None, :]
+    else:
+        b = tl.load(scores + pixels.nodes[1]).to(tl.float32)
+        d = tl.load(scores + pixels.nodes[2]).to(tl.float32)
+        e = tl.load(scores + pixels.nodes[3]).to(tl.float32)
+        left = a + pixels.down * (d - a)
+        across = b + pixels.down * (e - b) - left
+        score = left[None, :] + pixels.right * across[None, :]
+    return score
+
+
+@triton.jit
+def load_labels(labels, at, exists, K, ignored):
+    """Labels, -1 if not a class, and whether they are known or invalid.
+
+    A label is invalid if it is neither a class nor ignored.
+    """
+    label = tl.load(labels + at, mask=exists, other=0).to(tl.int64)
+    labelled = exists & (label != ignored)
+    known = labelled & (label >= 0) & (label < K)
+    label = tl.where(known, label, -1).to(tl.int32)
+    return label, known, labelled & (label < 0)
+
+
+@triton.jit
+def load_pixels(labels, sums, h, w, K, x_stride, ignored, S: tl.constexpr):
     """The pixels of this program.
 
-    Returns:
-        Offsets of each thread's nodes, down (THREADS,), right (PIXELS,
-        THREADS), and each pixel's row, column, and whether it exists.
+    The number of invalid labels is stored here, so that it occupies no
+    register during the loops.
     """
     SIDE: tl.constexpr = side_of(S)
     PIXELS: tl.constexpr = pixels_of(S)
     OUTSIDE: tl.constexpr = outside_of(S)
-    HALF: tl.constexpr = 0.5 if S % 2 == 0 else 0.0
+    n = tl.program_id(1).to(tl.int64)
     thread = tl.program_id(0) * THREADS + tl.arange(0, THREADS)
     cell = thread // threads_of_cell(S)
     pixel = thread % threads_of_cell(S) * PIXELS
@@ -110,73 +154,48 @@ def locate(h, w, S: tl.constexpr):
     column = cell % (w + OUTSIDE) - OUTSIDE
     i = pixel // SIDE
     j = (pixel % SIDE)[None, :] + tl.arange(0, PIXELS)[:, None]
-    down = border(row, (i.to(tl.float32) + HALF) / S, h)
-    right = border(column[None, :], (j.to(tl.float32) + HALF) / S, w)
     y = (row * S + S // 2 + i)[None, :]
     x = (column * S + S // 2)[None, :] + j
     exists = (y >= 0) & (y < h * S) & (x >= 0) & (x < w * S)
     exists = exists & (i < S)[None, :] & (j < S)
-    return corners(row, column, h, w), down, right, y, x, exists
-
-
-@triton.jit
-def upsample(scores, nodes, down, right, S: tl.constexpr):
-    """One class's scores of the pixels, (PIXELS, THREADS)."""
-    a = tl.load(scores + nodes[0]).to(tl.float32)
-    if S == 1:
-        score = a[None, :]
-    else:
-        b = tl.load(scores + nodes[1]).to(tl.float32)
-        d = tl.load(scores + nodes[2]).to(tl.float32)
-        e = tl.load(scores + nodes[3]).to(tl.float32)
-        left = a + down * (d - a)
-        across = b + down * (e - b) - left
-        score = left[None, :] + right * across[None, :]
-    return score
-
-
-@triton.jit
-def load_labels(labels, offset, exists, K, ignore_index):
-    """Labels, -1 if not a class, and whether they count or are invalid.
-
-    A label is invalid if it is neither a class nor ignored.
-    """
-    label = tl.load(labels + offset, mask=exists, other=0).to(tl.int64)
-    labelled = exists & (label != ignore_index)
-    counts = labelled & (label >= 0) & (label < K)
-    label = tl.where(counts, label, -1).to(tl.int32)
-    return label, counts, labelled & (label < 0)
-
-
-@triton.jit
-def load_pixels(
-    labels, invalid, n, h, w, K, x_stride, ignore_index, S: tl.constexpr
-):
-    """The positions of an image's pixels, and their labels.
-
-    Each program stores its number of invalid labels here, so that it occupies
-    no register during the loops.
-
-    Returns:
-        As :func:`locate`, but offsets instead of rows and columns, then the
-        labels and whether they count.
-    """
-    nodes, down, right, y, x, exists = locate(h, w, S)
     at = n * (h * S) * (w * S) + (y * (w * S) + x * x_stride)
-    label, counts, wrong = load_labels(labels, at, exists, K, ignore_index)
-    program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    tl.store(invalid + program, tl.sum(tl.sum(wrong.to(tl.int32), 0), 0))
-    return nodes, down, right, at, exists, label, counts
+    label, known, invalid = load_labels(labels, at, exists, K, ignored)
+    store_sum(sums, INVALID, invalid)
+    nodes = corners(row, column, h, w)
+    down = fraction(row, i, h, S)
+    right = fraction(column[None, :], j, w, S)
+    return Pixels(nodes, down, right, at, exists, label, known, n, h * w)
 
 
 @triton.jit
-def load_weight(weight, at, counts):
+def load_weight(weight, pixels):
     """The weights of the pixels, 0 where the label is ignored."""
     if weight is None:
-        value = counts.to(tl.float32)
+        value = pixels.known.to(tl.float32)
     else:
-        value = tl.load(weight + at, mask=counts, other=0.0).to(tl.float32)
+        value = tl.load(weight + pixels.at, mask=pixels.known, other=0.0)
+        value = value.to(tl.float32)
     return value
+
+
+@triton.jit
+def store_sum(sums, row, values):
+    """The sum over the pixels of this program."""
+    programs = tl.num_programs(0) * tl.num_programs(1)
+    program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    total = tl.sum(tl.sum(values.to(tl.float32), 0), 0)
+    tl.store(sums + row * programs + program, total)
+
+
+@triton.jit
+def store_loss(sums, pixel_loss, loss, ce, hits, pixels):
+    """The sums of the program, and each pixel's loss if requested."""
+    loss = tl.where(pixels.known, loss, 0.0)
+    if pixel_loss is not None:
+        tl.store(pixel_loss + pixels.at, loss, mask=pixels.exists)
+    store_sum(sums, LOSS, loss)
+    store_sum(sums, CE, tl.where(pixels.known, ce, 0.0))
+    store_sum(sums, HITS, hits & pixels.known)
 
 
 @triton.jit
@@ -188,40 +207,30 @@ def sum_of_cell(x, LANES: tl.constexpr):
 
 
 @triton.jit
-def places_in_planes(h, w, K, S: tl.constexpr):
-    """Where each thread stores a sum of its cell.
+def store_gradient(planes, k, g, pixels, h, w, K, S: tl.constexpr):
+    """Transpose of :func:`upsample` within each cell, for one class.
 
     The threads of a cell store one of its four sums each. A cell with more
     threads than a program has is split into parts with their own planes.
-
-    Returns:
-        Offset of a thread's sum, which sum it is, whether the thread stores,
-        cells of a class, and size of a plane.
     """
+    LANES: tl.constexpr = threads_of_cell(S) // parts_of(S)
     OUTSIDE: tl.constexpr = outside_of(S)
-    LANES: tl.constexpr = lanes_of(S)
     thread = tl.program_id(0) * THREADS + tl.arange(0, THREADS)
     cell = thread // threads_of_cell(S)
     part = thread % threads_of_cell(S) // LANES
     which = thread % LANES
     cells = (h + OUTSIDE) * (w + OUTSIDE)
     plane = tl.num_programs(1).to(tl.int64) * K * cells
-    offset = cell + (4 * part + which) * plane
-    return offset, which, (cell < cells) & (which < 4), cells, plane
-
-
-@triton.jit
-def store_gradient(planes, places, g, down, right, S: tl.constexpr):
-    """Transpose of :func:`upsample` within each cell, for one class."""
-    offset, which, stores, _, plane = places
+    stores = (cell < cells) & (which < 4)
+    planes += (pixels.n * K + k) * cells
+    at = planes + (cell + (4 * part + which) * plane)
     if S == 1:
-        tl.store(planes + offset, tl.sum(g, 0), mask=stores)
+        tl.store(at, tl.sum(g, 0), mask=stores)
     else:
-        LANES: tl.constexpr = lanes_of(S)
         G = tl.sum(g, 0)
-        Gx = tl.sum(g * right, 0)
-        Gxy = Gx * down
-        d = G * down - Gxy
+        Gx = tl.sum(g * pixels.right, 0)
+        Gxy = Gx * pixels.down
+        d = G * pixels.down - Gxy
         a = sum_of_cell(G - Gx - d, LANES)
         b = sum_of_cell(Gx - Gxy, LANES)
         d = sum_of_cell(d, LANES)
@@ -229,8 +238,51 @@ def store_gradient(planes, places, g, down, right, S: tl.constexpr):
         upper = tl.where(which % 2 == 0, a, b)
         lower = tl.where(which % 2 == 0, d, e)
         if LANES == 2:
-            tl.store(planes + offset, upper, mask=stores)
-            tl.store(planes + offset + 2 * plane, lower, mask=stores)
+            tl.store(at, upper, mask=stores)
+            tl.store(at + 2 * plane, lower, mask=stores)
         else:
-            node = tl.where(which < 2, upper, lower)
-            tl.store(planes + offset, node, mask=stores)
+            tl.store(at, tl.where(which < 2, upper, lower), mask=stores)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def finish(sums, losses, hits, programs, BLOCK: tl.constexpr):
+    """Add up the sums of the programs in a fixed order.
+
+    A label that is neither a class nor ignored makes the losses NaN.
+    """
+    row = tl.arange(0, 4)
+    total = tl.zeros((4, BLOCK), tl.float64)
+    for first in tl.range(0, programs, BLOCK):
+        program = (first + tl.arange(0, BLOCK))[None, :]
+        at = sums + row[:, None] * programs + program
+        total += tl.load(at, mask=program < programs, other=0.0)
+    total = tl.sum(total, 1)
+    invalid = tl.sum(tl.where(row == INVALID, total, 0.0), 0)
+    loss = tl.where(invalid > 0, float('nan'), total.to(tl.float32))
+    tl.store(losses + row, loss, mask=row <= CE)
+    tl.store(hits + 0 * row, total.to(tl.int64), mask=row == HITS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def combine(
+    planes, upstream, gradient, h, w, S: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Sum the planes of one class, times the upstream gradient."""
+    image = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    is_node = i < h * w
+    if S == 1:
+        g = tl.load(planes + image * h * w + i, mask=is_node, other=0.0)
+    else:
+        # The cell to the lower right of a node has it as its upper left.
+        cell = (i // w + 1) * (w + 1) + i % w + 1
+        at = planes + image * (h + 1) * (w + 1) + cell
+        plane = tl.num_programs(0).to(tl.int64) * (h + 1) * (w + 1)
+        g = tl.zeros((BLOCK,), tl.float32)
+        for sum_ in tl.static_range(4 * parts_of(S)):
+            shift = sum_ % 2 + sum_ // 2 % 2 * (w + 1)
+            g += tl.load(at - shift, mask=is_node, other=0.0)
+            at += plane
+    g *= tl.load(upstream).to(tl.float32)
+    at = gradient + image * h * w + i
+    tl.store(at, g.to(gradient.dtype.element_ty), mask=is_node)

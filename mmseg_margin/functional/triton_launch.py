@@ -1,14 +1,50 @@
-"""Common to all losses on a GPU: launches, sums and the gradient."""
+"""The loss stage of a head on a GPU, in three or six kernel launches.
 
+Up-sampling, loss, gradient and hits, without full-size scores and without
+waiting for the device. Nothing here takes part in autograd: the gradient is
+computed along with the loss, and :meth:`.Planes.combine` finishes it in the
+backward pass. The kernels of each loss are in :mod:`.triton_margin`,
+:mod:`.triton_jaccard` and :mod:`.triton_softmax`; they are imported where
+they are used, because triton is an optional dependency.
+"""
+
+import functools
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 NODES_A_PROGRAM = 1024
 PROGRAMS_AT_ONCE = 256
 # A fused multiplication and addition is one instruction instead of two.
 OPTIONS = dict(num_warps=4, enable_fp_fusion=True)
+
+
+def supports(scores: Tensor, labels: Tensor, align_corners: bool) -> bool:
+    """Whether the kernels can up-sample these scores to these labels.
+
+    The scale has to be a whole number, the same in both directions, and
+    without aligned corners.
+    """
+    if scores.dim() != 4 or labels.dim() != 3 or not scores.numel():
+        return False
+    N, _, h, w = scores.shape
+    S = labels.shape[1] // h
+    return (
+        scores.dtype in DTYPES
+        and not labels.is_floating_point()
+        and labels.shape == (N, S * h, S * w)
+        and (S == 1 or (S > 1 and not align_corners))
+    )
+
+
+def launch(
+    kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
+) -> None:
+    """Start a kernel on the device of its first argument."""
+    with torch.cuda.device_of(arguments[0]):
+        kernel[grid](*arguments, **constants, **OPTIONS)
 
 
 class Planes(NamedTuple):
@@ -16,26 +52,24 @@ class Planes(NamedTuple):
 
     Args:
         values: (planes, N, K, cells), float32.
-        scores: Shape of the scores, (N, K, h, w).
-        dtype: Type of the scores.
+        shape: Of the scores, (N, K, h, w).
+        dtype: Of the scores.
         scale: Pixels per node in each direction.
     """
 
     values: Tensor
-    scores: torch.Size
+    shape: torch.Size
     dtype: torch.dtype
     scale: int
 
     def combine(self, upstream: Tensor) -> Tensor:
         """The gradient with respect to the scores, times a 0-dim tensor."""
-        from . import triton_sums
+        from .triton_cells import combine
 
-        N, K, h, w = self.scores
-        gradient = torch.empty(
-            self.scores, dtype=self.dtype, device=self.values.device
-        )
+        N, K, h, w = self.shape
+        gradient = self.values.new_empty(self.shape, dtype=self.dtype)
         launch(
-            triton_sums.combine,
+            combine,
             (N * K, -(-h * w // NODES_A_PROGRAM)),
             *(self.values, upstream, gradient, h, w),
             S=self.scale,
@@ -62,56 +96,41 @@ class TritonResult(NamedTuple):
     pixel_loss: Tensor | None
 
 
-def launch(
-    kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
-) -> None:
-    """Start a kernel on the device of its first argument."""
-    with torch.cuda.device_of(arguments[0]):
-        kernel[grid](*arguments, **constants, **OPTIONS)
+class Stage:
+    """A batch for the kernel of a loss.
 
+    Args:
+        scores: (N, K, h, w).
+        labels: (N, S h, S w), integers; one that is no class gives NaN.
+        weight: Weight of each pixel, (N, S h, S w).
+        ignore_index: Label of the pixels that are left out.
+        pixel_loss: Whether to return the loss of each pixel too.
+    """
 
-class Stage(NamedTuple):
-    """The arguments that all losses have in common."""
-
-    scores: Tensor
-    labels: Tensor
-    weight: Tensor | None
-    ignore_index: int
-    scale: int
-    pixel_loss: Tensor | None
-
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         scores: Tensor,
         labels: Tensor,
-        weight: Tensor | None,
-        ignore_index: int,
-        pixel_loss: bool,
-    ) -> 'Stage':
-        losses = None
+        weight: Tensor | None = None,
+        ignore_index: int = 255,
+        pixel_loss: bool = False,
+    ) -> None:
+        self.scores = scores.detach().contiguous()
+        self.labels = labels.contiguous()
+        self.weight = None if weight is None else weight.detach().contiguous()
+        self.ignore_index = ignore_index
+        self.scale = labels.shape[1] // scores.shape[2]
+        self.pixel_loss = None
         if pixel_loss:
-            losses = torch.empty(
-                labels.shape, dtype=torch.float32, device=labels.device
+            self.pixel_loss = labels.new_empty(
+                labels.shape, dtype=torch.float32
             )
-        return Stage(
-            scores.detach().contiguous(),
-            labels.contiguous(),
-            None if weight is None else weight.detach().contiguous(),
-            ignore_index,
-            labels.shape[1] // scores.shape[2],
-            losses,
-        )
 
     def run(
-        self,
-        kernel: Any,
-        tensors: tuple,
-        numbers: tuple = (),
-        **constants: Any,
+        self, kernel: Any, *arguments: Any, **constants: Any
     ) -> TritonResult:
         """Run the kernel of a loss, and sum the results of its programs."""
         from . import triton_cells as cells
-        from . import triton_sums
 
         S, scores = self.scale, self.scores
         N, K, h, w = scores.shape
@@ -119,37 +138,30 @@ class Stage(NamedTuple):
         num_cells = (h + outside) * (w + outside)
         threads = num_cells * cells.threads_of_cell(S)
         programs = -(-threads // cells.THREADS.value)
-        new = scores.new_empty
-        planes = new(
-            1 if S == 1 else 4 * cells.parts_of(S),
-            *(N, K, num_cells),
-            dtype=torch.float32,
-        )
-        sums = new(3, N * programs, dtype=torch.float32)
-        invalid = new(N * programs, dtype=torch.int32)
+        num_planes = 1 if S == 1 else 4 * cells.parts_of(S)
+        new = functools.partial(scores.new_empty, dtype=torch.float32)
+        planes = new((num_planes, N, K, num_cells))
+        sums = new((4, N * programs))
         # The stride of a column, 1, is not a compile-time constant, or the
         # kernel would load labels in another layout than it needs.
         launch(
             kernel,
             (programs, N),
-            *(scores, self.labels, self.weight, *tensors),
-            *(planes, sums, invalid, self.pixel_loss, *numbers),
+            *(scores, self.labels, self.weight),
+            *(planes, sums, self.pixel_loss),
             *(h, w, K, 1, self.ignore_index),
+            *arguments,
             S=S,
             **constants,
         )
-        losses = new(2, dtype=torch.float32)
-        hits = new((), dtype=torch.int64)
+        losses, hits = new(2), new((), dtype=torch.int64)
         launch(
-            triton_sums.finish,
+            cells.finish,
             (1,),
-            *(sums, invalid, losses, hits, N * programs),
+            *(sums, losses, hits, N * programs),
             BLOCK=PROGRAMS_AT_ONCE,
         )
+        gradient = Planes(planes, scores.shape, scores.dtype, S)
         return TritonResult(
-            losses[0],
-            losses[1],
-            hits,
-            Planes(planes, scores.shape, scores.dtype, S),
-            self.pixel_loss,
+            losses[0], losses[1], hits, gradient, self.pixel_loss
         )

@@ -30,18 +30,9 @@ loss.
 import triton
 import triton.language as tl
 
-from .triton_cells import (
-    THREADS,
-    load_pixels,
-    load_weight,
-    pixels_of,
-    places_in_planes,
-    store_gradient,
-    upsample,
-)
-from .triton_sums import store_loss
+from . import triton_cells as cells
+from .triton_softmax import LOG2_E
 
-LOG2_E = tl.constexpr(1.4426950408889634)
 LIMIT = tl.constexpr(30.0)
 # q beyond 2^60 is scaled down, so that 2^60 2^30 cannot overflow.
 LARGE_EXPONENT = tl.constexpr(60.0)
@@ -72,41 +63,39 @@ def log_loss(x, u):
     return log2_of_one_and(u) + tl.maximum(x - LIMIT, 0.0)
 
 
-@triton.jit(do_not_specialize=['h', 'w', 'K', 'x_stride', 'ignore_index'])
+@triton.jit(do_not_specialize=cells.SIZES)
 def margin_kernel(
     scores,
     labels,
     weight,
-    rho_0k,
-    rho_k0,
     planes,
     sums,
-    invalid,
     pixel_loss,
-    pos_weight,
-    neg_weight,
-    bits,
     h,
     w,
     K,
     x_stride,
-    ignore_index,
+    ignored,
+    rho_0k,
+    rho_k0,
+    pos_weight,
+    neg_weight,
+    bits,
     S: tl.constexpr,
 ):
-    PIXELS: tl.constexpr = pixels_of(S)
-    n = tl.program_id(1).to(tl.int64)
-    nodes, down, right, at, exists, label, counts = load_pixels(
-        labels, invalid, n, h, w, K, x_stride, ignore_index, S
-    )
+    """Offsets in bits, (K,), and weights of the label's and other terms."""
+    pixels = cells.load_pixels(labels, sums, h, w, K, x_stride, ignored, S)
+    label, known = pixels.label, pixels.known
+    scores += pixels.n * K * h * w
 
-    top = tl.full((PIXELS, THREADS), float('-inf'), tl.float32)
-    second = tl.full((PIXELS, THREADS), float('-inf'), tl.float32)
-    label_score = tl.full((PIXELS, THREADS), 0.0, tl.float32)
-    top_class = tl.full((PIXELS, THREADS), 0, tl.int32)
-    second_class = tl.full((PIXELS, THREADS), 0, tl.int32)
-    s_k = scores + n * K * h * w
+    top = tl.full(label.shape, float('-inf'), tl.float32)
+    second = tl.full(label.shape, float('-inf'), tl.float32)
+    label_score = tl.zeros(label.shape, tl.float32)
+    top_class = tl.zeros(label.shape, tl.int32)
+    second_class = tl.zeros(label.shape, tl.int32)
+    s_k = scores
     for k in tl.range(0, K):
-        s = upsample(s_k, nodes, down, right, S)
+        s = cells.upsample(s_k, pixels, S)
         second_class = tl.where(
             s > top, top_class, tl.where(s > second, k, second_class)
         )
@@ -120,13 +109,13 @@ def margin_kernel(
     # NaN where the top score is infinite or any score is NaN.
     poison = top - top
 
-    q = tl.zeros((PIXELS, THREADS), tl.float32)
-    loss = tl.zeros((PIXELS, THREADS), tl.float32)
-    others = tl.zeros((PIXELS, THREADS), tl.float32)
-    s_k = scores + n * K * h * w
+    q = tl.zeros(label.shape, tl.float32)
+    loss = tl.zeros(label.shape, tl.float32)
+    others = tl.zeros(label.shape, tl.float32)
+    s_k = scores
     rho = rho_0k
     for k in tl.range(0, K):
-        s = upsample(s_k, nodes, down, right, S)
+        s = cells.upsample(s_k, pixels, S)
         x_k = tl.load(rho) + bits * (s - top)
         x_k = tl.where((label == k) | (top_class == k), -1e30, x_k)
         u, g = power_and_sigmoid(x_k)
@@ -142,17 +131,17 @@ def margin_kernel(
 
     # The terms of the label and, if it is another class, of the top.
     margin = tl.where(is_top, lead, label_score - top)
-    x_y = tl.load(rho_k0 + label, mask=counts, other=0.0) - bits * margin
+    x_y = tl.load(rho_k0 + label, mask=known, other=0.0) - bits * margin
     u, g_y = power_and_sigmoid(x_y)
     loss_y = log_loss(x_y, u)
-    x_t = tl.load(rho_0k + top_class, mask=counts, other=0.0) + bits * lead
+    x_t = tl.load(rho_0k + top_class, mask=known, other=0.0) + bits * lead
     u, g_t = power_and_sigmoid(x_t)
     loss += tl.where(is_top, 0.0, log_loss(x_t, u))
     loss = (neg_weight * loss + pos_weight * loss_y) / bits + poison
-    pixel_weight = load_weight(weight, at, counts)
+    pixel_weight = cells.load_weight(weight, pixels)
     loss *= pixel_weight
     hits = label_score >= top
-    store_loss(sums, pixel_loss, loss, loss, hits, counts, at, exists)
+    cells.store_loss(sums, pixel_loss, loss, loss, hits, pixels)
 
     neg = neg_weight * pixel_weight
     g_y = -pos_weight * pixel_weight * g_y
@@ -160,20 +149,17 @@ def margin_kernel(
     of_top = g_t - neg * others - tl.where(is_top, 0.0, g_y) + poison
     of_label = g_y - tl.where(second_class == label, g_t, 0.0) + poison
     of_label = tl.where(is_top, of_top, of_label)
-    g_t = tl.where(counts, g_t, 0.0)
-    of_top = tl.where(counts, of_top, 0.0)
-    places = places_in_planes(h, w, K, S)
-    out = planes + n * K * places[3]
-    s_k = scores + n * K * h * w
+    g_t = tl.where(known, g_t, 0.0)
+    of_top = tl.where(known, of_top, 0.0)
+    s_k = scores
     rho = rho_0k
     for k in tl.range(0, K):
-        s = upsample(s_k, nodes, down, right, S)
+        s = cells.upsample(s_k, pixels, S)
         _, g = power_and_sigmoid(tl.load(rho) + bits * (s - top))
         g = neg * g
         g = tl.where(second_class == k, g - g_t, g)
         g = tl.where(top_class == k, of_top, g)
         g = tl.where(label == k, of_label, g)
-        store_gradient(out, places, g, down, right, S)
+        cells.store_gradient(planes, k, g, pixels, h, w, K, S)
         s_k += h * w
         rho += 1
-        out += places[3]

@@ -5,6 +5,7 @@ widths of the authors' code. The classifier, a 3x3 convolution, is
 :class:`COPLEHead`.
 """
 
+import functools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,19 +25,15 @@ from mmseg_margin.errors import SettingError
 ASPP_DILATIONS = (1, 2, 4, 6)
 
 
-def conv_unit(in_channels: int, channels: int, kernel: int) -> ConvModule:
-    """Convolution, group norm and leaky ReLU at constant resolution."""
-    return ConvModule(
-        in_channels,
-        channels,
-        kernel,
-        padding=kernel // 2,
-        # Needed, because a group norm subtracts one mean for all channels of
-        # a group.
-        bias=True,
-        norm_cfg=dict(type='GN', num_groups=4),
-        act_cfg=dict(type='LeakyReLU'),
-    )
+# Convolution, group norm and leaky ReLU at constant resolution. The bias is
+# needed, because a group norm subtracts one mean for all channels of a group.
+conv_unit = functools.partial(
+    ConvModule,
+    padding='same',
+    bias=True,
+    norm_cfg=dict(type='GN', num_groups=4),
+    act_cfg=dict(type='LeakyReLU'),
+)
 
 
 class ConvBlock(nn.Module):
@@ -103,7 +100,7 @@ class ASPP(nn.Module):
                 # Dilation has no effect on a 1x1 kernel.
                 1 if dilation == 1 else 3,
                 dilation=dilation,
-                padding=0 if dilation == 1 else dilation,
+                padding='same',
             )
             for dilation in ASPP_DILATIONS
         )

@@ -1,19 +1,25 @@
 """Kernels are checked on a device before they are used there."""
 
 import logging
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from mmseg_margin.functional import triton_launch, triton_problem
-from mmseg_margin.functional.triton_check import find_difference, proven
+from mmseg_margin.functional import triton_launch
+from mmseg_margin.functional.triton_check import (
+    LEVELS,
+    MOVED_ERRORS,
+    find_difference,
+    fixed_batch,
+    proven,
+)
 
 triton = pytest.importorskip('triton', reason='triton is not installed')
 tl = pytest.importorskip('triton.language')
 
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 MARGIN = ('margin',)
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @triton.jit
@@ -30,33 +36,42 @@ def _nothing_proven():
 
 
 def test_right_kernels_are_proven(caplog):
+    state = torch.get_rng_state()
     assert proven(DEVICE)
     assert proven(DEVICE, scale=1, dtype=torch.float16)
     assert caplog.records == []
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.skipif(
     DEVICE.type == 'cuda', reason='compiled kernels cannot be patched'
 )
-def test_a_wrong_kernel_is_reported_once(monkeypatch, caplog):
-    from mmseg_margin.functional import triton_margin
-
-    monkeypatch.setattr(
-        triton_margin, 'power_and_sigmoid', wrong_power_and_sigmoid
-    )
+@pytest.mark.parametrize(
+    ('name', 'wrong', 'message'),
+    [
+        (
+            'margin.power_and_sigmoid',
+            wrong_power_and_sigmoid,
+            'gradient of margin is off by',
+        ),
+        (
+            'jaccard.count_errors',
+            {(1, 2): lambda *_, **__: None},
+            'errors of jaccard have a wrong level',
+        ),
+    ],
+)
+def test_a_wrong_kernel_is_reported_once(
+    monkeypatch, caplog, name, wrong, message
+):
+    monkeypatch.setattr(f'mmseg_margin.functional.triton_{name}', wrong)
+    loss, _ = name.split('.')
     with caplog.at_level(logging.WARNING, 'mmseg_margin'):
-        assert not proven(DEVICE, losses=MARGIN)
-        assert not proven(DEVICE, losses=MARGIN)
+        assert not proven(DEVICE, scale=2, losses=(loss,))
+        assert not proven(DEVICE, scale=2, losses=(loss,))
     (record,) = caplog.records
-    assert 'gradient of margin is off by' in record.getMessage()
+    assert message in record.getMessage()
     assert 'Please report' in record.getMessage()
-
-
-def raise_error(error):
-    def launch(*arguments, **constants):
-        raise error
-
-    return launch
 
 
 @pytest.mark.parametrize(
@@ -70,7 +85,7 @@ def raise_error(error):
     ids=repr,
 )
 def test_a_kernel_that_raises_is_reported(monkeypatch, caplog, error):
-    monkeypatch.setattr(triton_launch, 'launch', raise_error(error))
+    monkeypatch.setattr(triton_launch, 'launch', Mock(side_effect=error))
     with caplog.at_level(logging.WARNING, 'mmseg_margin'):
         assert not proven(DEVICE)
     (record,) = caplog.records
@@ -88,9 +103,10 @@ def test_a_kernel_that_raises_is_reported(monkeypatch, caplog, error):
 )
 def test_out_of_memory_is_no_broken_kernel(monkeypatch, caplog, error):
     with monkeypatch.context() as patch:
-        patch.setattr(triton_launch, 'launch', raise_error(error))
-        with pytest.raises(type(error), match=str(error).split(':')[0][:9]):
+        patch.setattr(triton_launch, 'launch', Mock(side_effect=error))
+        with pytest.raises(type(error)) as raised:
             proven(DEVICE, losses=MARGIN)
+    assert raised.value is error
     assert caplog.records == []
     assert proven(DEVICE, losses=MARGIN)
 
@@ -100,23 +116,19 @@ def test_it_works_where_there_are_no_gradients():
         assert find_difference(DEVICE, 2, torch.float32, MARGIN) == ''
 
 
-def test_it_leaves_the_random_numbers_alone():
-    state = torch.get_rng_state()
-    assert proven(DEVICE, losses=MARGIN)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 @pytest.mark.parametrize('scale', [1, 2, 3, 4, 6, 8, 16, 32])
 def test_rounding_cannot_look_like_a_wrong_kernel(scale):
-    for dtype in DTYPES:
-        problem = triton_problem.Problem.of(scale, dtype)
+    """Few errors are near the border of a level, and no top scores equal."""
+    for dtype in triton_launch.DTYPES:
+        low, _, _ = fixed_batch(scale, dtype)
         scores = torch.nn.functional.interpolate(
-            problem.scores.double(), scale_factor=scale, mode='bilinear'
+            low.double(), scale_factor=scale, mode='bilinear'
         )
-        p, step = scores.softmax(1), problem.step
-        error = torch.where(problem.is_label(scores), 1 - p, p)
-        place = triton_problem.LEVELS * error[..., ::step, ::step]
-        place = place[place > 0.5]
-        assert (place - place.round()).abs().min() > 2e-4
+        p = scores.softmax(1)
+        for error in (p, 1 - p):
+            place = LEVELS * error[error > 0.5 / LEVELS]
+            near = (place - place.round()).abs() < 1e-4
+            allowed = 2 + MOVED_ERRORS * error.numel() / 2
+            assert near.sum() <= allowed / 2
         top, second = scores.topk(2, dim=1).values.unbind(1)
         assert (top - second).min() > 2e-5

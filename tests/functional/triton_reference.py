@@ -1,4 +1,4 @@
-"""The losses of the Triton kernels, class by class in differentiable torch."""
+"""The losses of the Triton kernels in differentiable torch."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmseg_margin.functional import (
+    count_errors,
+    jaccard_weights,
+    pixel_margins,
+)
+
 
 class Batch(NamedTuple):
     """Scores (N, K, h, w), labels and weights (N, S h, S w), offsets (K,)."""
 
     scores: Tensor
     labels: Tensor
-    weight: Tensor
+    weight: Tensor | None
     rho_0k: Tensor
     rho_k0: Tensor
 
@@ -20,10 +26,20 @@ class Batch(NamedTuple):
     def scale(self) -> int:
         return self.labels.shape[1] // self.scores.shape[2]
 
-    def known(self, ignore_index: int = 255) -> Tensor:
-        labels = self.labels.long()
-        is_class = (labels >= 0) & (labels < self.scores.shape[1])
-        return is_class & (labels != ignore_index)
+    @property
+    def classes(self) -> Tensor:
+        """Labels, 0 where ignored."""
+        return self.labels.long().masked_fill(~self.known, 0)
+
+    @property
+    def known(self) -> Tensor:
+        return self.labels != 255
+
+    @property
+    def is_label(self) -> Tensor:
+        """Whether each class is the label of each pixel, (N, K, H, W)."""
+        one_hot = F.one_hot(self.classes, self.scores.shape[1])
+        return one_hot.movedim(3, 1).bool()
 
 
 def make_batch(
@@ -34,10 +50,9 @@ def make_batch(
     S: int,
     dtype: torch.dtype = torch.float32,
     label_dtype: torch.dtype = torch.int64,
-    seed: int = 0,
 ) -> Batch:
     """A fifth of the labels is ignored."""
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(N + K + h + w + S)
     size = (N, S * h, S * w)
     labels = torch.randint(0, K, size, generator=random)
     labels[torch.rand(size, generator=random) < 0.2] = 255
@@ -63,84 +78,43 @@ def margin_loss(
     neg_weight: float,
     bits: float,
 ) -> Tensor:
-    """Eq. 16 of each pixel; the margin of Eq. 8 by its definition."""
-    K = scores.shape[1]
-    loss = torch.zeros_like(scores[:, 0])
-    for k in range(K):
-        others = [scores[:, j] for j in range(K) if j != k]
-        margin = bits * (scores[:, k] - torch.stack(others).amax(0))
-        of_label = log2_of_one_and_power(batch.rho_k0[k].double() - margin)
-        of_other = log2_of_one_and_power(batch.rho_0k[k].double() + margin)
-        loss = loss + torch.where(
-            batch.labels == k, pos_weight * of_label, neg_weight * of_other
-        )
-    return loss / bits
-
-
-def log2_of_one_and_power(x: Tensor) -> Tensor:
-    return torch.logaddexp2(x, torch.zeros_like(x))
-
-
-def errors(scores: Tensor, labels: Tensor) -> Tensor:
-    """``1 - p_k`` where k is the label, else ``p_k``."""
-    p = scores.softmax(1)
-    k = torch.arange(scores.shape[1]).view(1, -1, 1, 1)
-    return torch.where(labels.unsqueeze(1) == k, 1 - p, p)
+    """Eq. 16 of each pixel."""
+    margin = bits * pixel_margins(scores)
+    rho_0k, rho_k0 = (
+        rho.double().view(1, -1, 1, 1) for rho in (batch.rho_0k, batch.rho_k0)
+    )
+    is_label = batch.is_label
+    x = torch.where(is_label, rho_k0 - margin, rho_0k + margin)
+    weight = torch.where(is_label, pos_weight, neg_weight)
+    terms = weight * torch.logaddexp2(x, torch.zeros_like(x))
+    return terms.sum(1) / bits
 
 
 def error_histograms(
     scores: Tensor, batch: Batch, levels: int, step: int
 ) -> Tensor:
     """Own and others' errors of every step-th row and column, (2, K, L)."""
-    K = scores.shape[1]
-    level = (levels * errors(scores, batch.labels)).long()
-    level = level.clamp(max=levels - 1)
-    counts = torch.zeros(2, K, levels, dtype=torch.int64)
-    known = batch.known()
-    for k in range(K):
-        is_label = batch.labels == k
-        for i, mask in enumerate((is_label & known, ~is_label & known)):
-            found = level[:, k, ::step, ::step][mask[:, ::step, ::step]]
-            counts[i, k] = torch.bincount(found, minlength=levels)
-    return step * step * counts
+    some = (..., slice(None, None, step), slice(None, None, step))
+    labels = batch.classes.masked_fill(~batch.known, -1)
+    sample = zip(scores[some], labels[some], strict=True)
+    return step * step * count_errors(sample, scores, levels)
 
 
 def jaccard_loss(scores: Tensor, batch: Batch, counts: Tensor) -> Tensor:
     """Of each pixel, without the cross-entropy, given the histograms."""
-    L = counts.shape[2]
-    counts = counts.double()
-    pixels = counts[0].sum(1)
-    n, shown = pixels.sum(), (pixels > 0).sum()
-    error = errors(scores, batch.labels)
-    loss = torch.zeros_like(error[:, 0])
-    for k in range(len(pixels)):
-        if not pixels[k]:
-            continue
-        own, other = [], []
-        for border in range(L + 1):
-            missed = counts[0, k, border:].sum() / n
-            union = (pixels[k] + counts[1, k, border:].sum()) / n
-            own.append(1 / (shown * union))
-            other.append((pixels[k] / n - missed) / (shown * union**2))
-        place = L * error[:, k].detach()
-        level = place.long().clamp(max=L - 1)
-        weight = torch.where(
-            batch.labels == k,
-            on_line(torch.stack(own), place, level),
-            on_line(torch.stack(other), place, level),
-        )
-        loss = loss + weight * error[:, k]
-    return loss
-
-
-def on_line(values: Tensor, place: Tensor, level: Tensor) -> Tensor:
-    """Between the values at the two borders of a level."""
-    slope = values[level + 1] - values[level]
-    return values[level] + slope * (place - level)
+    K, L = counts.shape[1:]
+    tables = jaccard_weights(counts, torch.float64)
+    is_label, p = batch.is_label, scores.softmax(1)
+    error = torch.where(is_label, 1 - p, p)
+    place = L * error.detach()
+    level = place.long().clamp(max=L - 1)
+    row = ((~is_label).long(), torch.arange(K).view(1, K, 1, 1))
+    low, high = tables[(*row, level)], tables[(*row, level + 1)]
+    weight = low + (high - low) * (place - level)
+    return (weight * error).sum(1)
 
 
 def cross_entropy(scores: Tensor, batch: Batch, gamma: float = 0) -> Tensor:
     """Of each pixel; focal loss with a gamma above 0."""
-    label = batch.labels.long().masked_fill(~batch.known(), 0)
-    loss = F.cross_entropy(scores, label, reduction='none')
+    loss = F.cross_entropy(scores, batch.classes, reduction='none')
     return (1 - torch.exp(-loss)) ** gamma * loss

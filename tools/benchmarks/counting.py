@@ -1,7 +1,9 @@
 """Launches, bytes and memory of torch operators on the meta device."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -9,9 +11,19 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from mmseg_margin.functional import triton_launch
+
 # A launch that touches no more is arithmetic on single numbers.
 SMALL = 64
 ALLOCATIONS = ('empty', 'new_empty', 'empty_like', 'empty_strided')
+
+
+class Launch(NamedTuple):
+    """A Triton kernel and its arguments."""
+
+    kernel: Any
+    arguments: tuple
+    constants: dict[str, Any]
 
 
 class Counter(TorchDispatchMode):
@@ -26,6 +38,7 @@ class Counter(TorchDispatchMode):
         super().__init__()
         self.launches = self.small_launches = self.bytes = self.peak = 0
         self.live: dict[StorageWeakRef, int] = {}
+        self.kernels: list[Launch] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.index.Tensor:
@@ -38,6 +51,17 @@ class Counter(TorchDispatchMode):
         if not is_view(func) and name not in ALLOCATIONS:
             self.add_launch([*inputs, *outputs])
         return result
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count operators and our kernels, which are not started."""
+
+        def record(kernel, grid, *arguments, **constants):
+            self.kernels.append(Launch(kernel, arguments, constants))
+            self.add_launch(tensors_in(arguments))
+
+        with self, patch.object(triton_launch, 'launch', record):
+            yield
 
     def add_launch(self, tensors: Iterable[Tensor]) -> None:
         """A launch that reads or writes each of the tensors once."""

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.registry import init_default_scope
-from rich.console import Console
-from rich.table import Table
 
 from mmseg_margin.stats import StatsCache, collect_stats
 from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.scan import LabelRange, scan
 
+from .measuring import print_table
 from .scan_labels import (
     NUM_CLASSES,
     open_labels,
@@ -42,14 +41,14 @@ def run(args: argparse.Namespace) -> None:
         root = Path(folder, 'data')
         write_links(root, args.files)
         results = measure(root, Path(folder, 'cache'))
-    table = Table(title=f'{args.files} label files of {SMALL[0]}x{SMALL[1]}')
-    columns = ('per file', 'microseconds of CPU time')
-    for column in (*columns, 'bytes kept', 'peak bytes'):
-        table.add_column(column)
-    for name, (seconds, kept, peak) in results.items():
-        figures = (1e6 * seconds, kept, peak)
-        table.add_row(name, *(f'{x / args.files:.1f}' for x in figures))
-    Console().print(table)
+    print_table(
+        f'{args.files} label files of {SMALL[0]}x{SMALL[1]}',
+        ('per file', 'microseconds of CPU time', 'bytes kept', 'peak bytes'),
+        (
+            (name, *(f'{x / args.files:.1f}' for x in figures))
+            for name, figures in results.items()
+        ),
+    )
     print(f'sums of {SUMS} bytes from each rank for any data set')
 
 
@@ -66,16 +65,16 @@ def write_links(root: Path, num_files: int) -> None:
 
 
 def measure(root: Path, cache: Path) -> dict[str, tuple[float, int, int]]:
-    """CPU seconds, bytes kept and peak bytes of each task."""
+    """CPU microseconds, bytes kept and peak bytes of each task."""
     results: dict[str, tuple[float, int, int]] = {}
 
     def timed(name: str, task: Callable[[], Any]) -> Any:
         start = time.process_time()
         task()
-        seconds = time.process_time() - start
+        microseconds = 1e6 * (time.process_time() - start)
         tracemalloc.start()
         kept = task()
-        results[name] = seconds, *tracemalloc.get_traced_memory()
+        results[name] = microseconds, *tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return kept
 

@@ -6,54 +6,29 @@ and writes each of its tensors once.
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from mmseg.models.losses import CrossEntropyLoss, accuracy
 from mmseg.models.utils import resize
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import triton_launch, triton_stages
-from mmseg_margin.functional.triton_launch import TritonResult
+from mmseg_margin.functional import triton_launch
+from mmseg_margin.functional.triton_launch import Stage, TritonResult
 
-from .counting import Counter
-from .measuring import parse_shape
+from .counting import Counter, Launch
+from .measuring import parse_shape, print_table, write_json
 
 SHAPES = ['2x19x512x1024x4', '2x150x512x512x4', '4x150x512x512x4']
 DTYPES = ('float32', 'float16', 'bfloat16')
 MMSEG = "mmseg's cross-entropy"
-TYPE_NAMES = {
-    torch.float32: '*fp32',
-    torch.float16: '*fp16',
-    torch.bfloat16: '*bf16',
-    torch.int32: '*i32',
-    torch.int64: '*i64',
-    torch.uint8: '*u8',
-}
-
-
-class Launch(NamedTuple):
-    """A kernel and its arguments."""
-
-    kernel: Any
-    arguments: tuple
-    constants: dict[str, Any]
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [x for x in self.arguments if isinstance(x, Tensor)]
+OURS = ('margin', 'jaccard', 'cross-entropy')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,9 +67,7 @@ def run(args: argparse.Namespace) -> None:
         for name, launch in all_launches(scale, dtype).items()
     }
     print_kernels(kernels)
-    if args.json:
-        figures = dict(stages=stages, kernels=kernels)
-        args.json.write_text(json.dumps(figures, indent=1) + '\n', 'utf-8')
+    write_json(args.json, dict(stages=stages, kernels=kernels))
 
 
 def model_stages(shape: str) -> dict[str, dict[str, int]]:
@@ -110,61 +83,42 @@ def model_stages(shape: str) -> dict[str, dict[str, int]]:
         accuracy(large, labels, ignore_index=255)
         loss.backward()
 
-    stages: dict[str, Callable[[], None]] = {MMSEG: mmseg_stage}
-    for name in ('margin', 'jaccard', 'cross-entropy'):
+    def our_stage(name: str) -> None:
+        result = run_stage(name, scores, labels)
+        # The mean over the pixels, and its gradient.
+        result.loss / labels.numel()
+        upstream = torch.ones((), device='meta') / labels.numel()
+        result.planes.combine(upstream)
 
-        def stage(name: str = name) -> None:
-            result = run_stage(name, scores, labels)
-            # The mean over the pixels, and its gradient.
-            result.loss / labels.numel()
-            upstream = torch.ones((), device='meta') / labels.numel()
-            result.planes.combine(upstream)
-
-        stages[name] = stage
     figures = {}
-    for name, stage in stages.items():
-        with Counter() as counter, recorded_launches(counter):
-            stage()
+    for name in (MMSEG, *OURS):
+        counter = Counter()
+        with counter.counting():
+            mmseg_stage() if name == MMSEG else our_stage(name)
         figures[name] = counter.figures()
     return figures
 
 
 def run_stage(
-    name: str, scores: Tensor, labels: Tensor, **settings: Any
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    pixel_loss: bool = False,
 ) -> TritonResult:
     """One of our stages, with the settings of its loss class."""
-    weight = settings.pop('weight', None)
-    settings['ignore_index'] = 255
-    batch = (scores, labels, weight)
+    from mmseg_margin.functional.triton_jaccard import jaccard_stage
+    from mmseg_margin.functional.triton_margin import margin_kernel
+    from mmseg_margin.functional.triton_softmax import cross_entropy_kernel
+
+    stage = Stage(scores, labels, weight, 255, pixel_loss)
     if name == 'margin':
         rho = torch.empty(scores.shape[1], device=scores.device)
-        numbers = dict(pos_weight=1.0, neg_weight=1.0, bits=1.0)
-        return triton_stages.margin_stage(
-            *batch, rho_0k=rho, rho_k0=rho, **numbers, **settings
-        )
+        return stage.run(margin_kernel, rho, rho, 1.0, 1.0, 1.0)
     if name == 'jaccard':
-        settings.update(levels=64, step=4)
         ce_weight = torch.empty((), device=scores.device)
-        return triton_stages.jaccard_stage(
-            *batch, ce_weight=ce_weight, **settings
-        )
-    return triton_stages.cross_entropy_stage(*batch, gamma=2.0, **settings)
-
-
-@contextmanager
-def recorded_launches(counter: Counter) -> Iterator[list[Launch]]:
-    """Count launches instead of starting them."""
-    launches = []
-
-    def record(kernel, grid, *arguments, **constants):
-        launches.append(Launch(kernel, arguments, constants))
-        counter.add_launch(launches[-1].tensors)
-
-    original, triton_launch.launch = triton_launch.launch, record
-    try:
-        yield launches
-    finally:
-        triton_launch.launch = original
+        return jaccard_stage(stage, ce_weight=ce_weight, levels=64, step=4)
+    return stage.run(cross_entropy_kernel, 2.0, FOCAL=True)
 
 
 def all_launches(scale: int, dtype: str) -> dict[str, Launch]:
@@ -174,13 +128,12 @@ def all_launches(scale: int, dtype: str) -> dict[str, Launch]:
     size = (1, 16 * scale, 16 * scale)
     labels = torch.empty(size, dtype=torch.int64, device='meta')
     weight = torch.empty(size, device='meta')
-    with recorded_launches(Counter()) as launches:
-        for name in ('margin', 'jaccard', 'cross-entropy'):
-            result = run_stage(
-                name, scores, labels, weight=weight, pixel_loss=True
-            )
+    counter = Counter()
+    with counter.counting():
+        for name in OURS:
+            result = run_stage(name, scores, labels, weight, pixel_loss=True)
             result.planes.combine(result.loss)
-    return {launch.kernel.__name__: launch for launch in launches}
+    return {launch.kernel.__name__: launch for launch in counter.kernels}
 
 
 def compile_kernel(launch: Launch, architecture: int) -> dict[str, int]:
@@ -188,29 +141,20 @@ def compile_kernel(launch: Launch, architecture: int) -> dict[str, int]:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.runtime.jit import mangle_type
 
     kernel = launch.kernel
     values = dict(zip(kernel.arg_names, launch.arguments, strict=False))
-    values.update(launch.constants)
-    types = {
-        name: 'constexpr' if name in launch.constants else type_of(value)
-        for name, value in values.items()
-    }
-    place = {name: (i,) for i, name in enumerate(kernel.arg_names)}
-    source = ASTSource(
-        kernel,
-        signature=types,
-        constexprs={
-            place[name]: values[name]
-            for name, kind in types.items()
-            if kind == 'constexpr'
-        },
-        attrs={
-            place[name]: [['tt.divisibility', 16]]
-            for name, kind in types.items()
-            if kind.startswith('*')
-        },
-    )
+    types = {name: mangle_type(value) for name, value in values.items()}
+    values |= launch.constants
+    types |= dict.fromkeys(launch.constants, 'constexpr')
+    constants, attributes = {}, {}
+    for i, name in enumerate(kernel.arg_names):
+        if types[name] == 'constexpr':
+            constants[(i,)] = values[name]
+        elif types[name].startswith('*'):
+            attributes[(i,)] = [['tt.divisibility', 16]]
+    source = ASTSource(kernel, types, constants, attributes)
     compiled = triton.compile(
         source,
         target=GPUTarget('cuda', architecture, 32),
@@ -219,16 +163,9 @@ def compile_kernel(launch: Launch, architecture: int) -> dict[str, int]:
     with tempfile.NamedTemporaryFile(suffix='.cubin') as file:
         file.write(compiled.asm['cubin'])
         file.flush()
-        usage = subprocess.run(
-            [
-                triton.knobs.nvidia.cuobjdump.path,
-                '--dump-resource-usage',
-                file.name,
-            ],
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
+        tool = triton.knobs.nvidia.cuobjdump.path
+        command = [tool, '--dump-resource-usage', file.name]
+        usage = subprocess.check_output(command, text=True)
     found = dict(re.findall(r'(REG|STACK|LOCAL):(\d+)', usage))
     return dict(
         registers=int(found['REG']),
@@ -237,46 +174,32 @@ def compile_kernel(launch: Launch, architecture: int) -> dict[str, int]:
     )
 
 
-def type_of(value: Any) -> str:
-    """An argument's type in Triton's words; an absent tensor is constant."""
-    if value is None:
-        return 'constexpr'
-    if isinstance(value, Tensor):
-        return TYPE_NAMES[value.dtype]
-    return 'fp32' if isinstance(value, float) else 'i32'
-
-
 def print_stages(shape: str, figures: dict[str, dict[str, int]]) -> None:
     first = figures[MMSEG]
-    table = Table(
-        title=f'{shape}, loss stage on a GPU: modelled, not measured',
-        title_justify='left',
+    print_table(
+        f'{shape}, loss stage on a GPU: modelled, not measured',
+        ('', 'launches', 'on one number', 'MB moved', 'share', 'MB', 'share'),
+        (
+            (
+                name,
+                str(counted['launches']),
+                str(counted['small_launches']),
+                f'{counted["bytes"] / 1e6:.0f}',
+                f'{counted["bytes"] / first["bytes"]:.3f}',
+                f'{counted["peak"] / 1e6:.0f}',
+                f'{counted["peak"] / first["peak"]:.3f}',
+            )
+            for name, counted in figures.items()
+        ),
     )
-    columns = ('launches', 'on one number', 'MB moved', 'share', 'MB', 'share')
-    for column in ('', *columns):
-        table.add_column(column, justify='right' if column else 'left')
-    for name, counted in figures.items():
-        table.add_row(
-            name,
-            str(counted['launches']),
-            str(counted['small_launches']),
-            f'{counted["bytes"] / 1e6:.0f}',
-            f'{counted["bytes"] / first["bytes"]:.3f}',
-            f'{counted["peak"] / 1e6:.0f}',
-            f'{counted["peak"] / first["peak"]:.3f}',
-        )
-    Console().print(table)
 
 
 def print_kernels(kernels: dict[str, dict[str, dict[str, int]]]) -> None:
-    table = Table(
-        title='registers / spilled bytes / shared memory, 4 warps, any K',
-        title_justify='left',
+    print_table(
+        'registers / spilled bytes / shared memory, 4 warps, any K',
+        ('', *next(iter(kernels.values()))),
+        (
+            (name, *(' / '.join(map(str, x.values())) for x in row.values()))
+            for name, row in kernels.items()
+        ),
     )
-    table.add_column('')
-    for architecture in next(iter(kernels.values())):
-        table.add_column(architecture, justify='right')
-    for name, compiled in kernels.items():
-        cells = (' / '.join(map(str, x.values())) for x in compiled.values())
-        table.add_row(name, *cells)
-    Console().print(table)

@@ -7,9 +7,10 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from mmengine.registry import init_default_scope
 from rich.console import Console
@@ -30,47 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser, repeats: int) -> None:
     parser.add_argument('--threads', type=int, default=1)
 
 
-def add_loss_arguments(
-    parser: argparse.ArgumentParser,
-    default: Sequence[str],
-    choices: Sequence[str],
-    repeats: int,
-) -> None:
-    """Arguments of the subjects that compare losses on random batches."""
-    parser.add_argument(
-        '--losses',
-        nargs='+',
-        default=default,
-        choices=choices,
-        metavar='NAME',
-        help=f'any of {"; ".join(choices)}',
-    )
-    add_arguments(parser, repeats)
-    parser.add_argument('--json', type=Path, help='file for the figures')
-
-
 def prepare(args: argparse.Namespace) -> None:
     warnings.simplefilter('ignore')
     torch.set_num_threads(args.threads)
     init_default_scope('mmseg')
-
-
-def measure_losses(
-    args: argparse.Namespace,
-    title: str,
-    make_steps: Callable[[str, Sequence[str]], dict[str, Step]],
-) -> dict[str, Figures]:
-    """Measure cross-entropy and the losses on each shape, print tables."""
-    prepare(args)
-    results = {}
-    for shape in args.shapes:
-        steps = make_steps(shape, list(dict.fromkeys(['ce', *args.losses])))
-        results[shape] = measure(steps, args.repeats)
-        print_table(f'{shape}, {title}', results[shape])
-        torch.compiler.reset()
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + '\n', 'utf-8')
-    return results
 
 
 def device() -> str:
@@ -86,18 +50,6 @@ def parse_shape(shape: str, letters: str = 'NxKxHxW') -> list[int]:
     ):
         raise SettingError(f'{shape!r} is not a shape {letters}.')
     return [int(size) for size in sizes]
-
-
-def random_batch(
-    sizes: list[int], scale: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores (N, K, H / scale, W / scale) and labels (N, H, W)."""
-    N, K, H, W = sizes
-    torch.manual_seed(0)
-    scores = 3 * torch.randn(N, K, H // scale, W // scale, device=device())
-    labels = torch.randint(0, K, (N, H, W), device=device())
-    labels[torch.rand(N, H, W, device=device()) < 0.05] = 255
-    return scores, labels
 
 
 def measure(steps: dict[str, Step], repeats: int) -> Figures:
@@ -147,14 +99,9 @@ def peak_bytes(step: Step) -> int:
 
 def ratio(figures: Figures, key: str, name: str) -> float:
     """The ratio of a step's figure to that of the first step."""
-
-    def value(step: str) -> float:
-        measured = figures[step][key]
-        if isinstance(measured, list):
-            return statistics.median(measured)
-        return measured
-
-    return value(name) / value(next(iter(figures)))
+    first = next(iter(figures))
+    value, reference = (np.median(figures[x][key]) for x in (name, first))
+    return float(value / reference)
 
 
 def two_digits(value: float) -> str:
@@ -162,22 +109,41 @@ def two_digits(value: float) -> str:
     return f'{value:.0f}' if value >= 10 else f'{value:.2g}'
 
 
-def print_table(title: str, figures: Figures) -> None:
+def print_figures(title: str, figures: Figures) -> None:
     """Print times, memory, and their ratios to those of the first step."""
     where = torch.cuda.get_device_name() if device() == 'cuda' else 'CPU'
-    title = f'{title}, {where}, torch {torch.__version__}'
-    table = Table(title=title, title_justify='left')
-    for column in ('', 'ms', 'spread ms', 'MiB', 'time', 'memory'):
-        table.add_column(column, justify='right' if column else 'left')
+    rows = []
     for name, measured in figures.items():
-        seconds = measured['seconds']
-        table.add_row(
-            name,
-            two_digits(1e3 * statistics.median(seconds)),
-            f'{two_digits(1e3 * min(seconds))}-'
-            f'{two_digits(1e3 * max(seconds))}',
-            two_digits(measured['bytes'] / 2**20),
-            f'{ratio(figures, "seconds", name):.2f}',
-            f'{ratio(figures, "bytes", name):.2f}',
+        ms = [1e3 * seconds for seconds in measured['seconds']]
+        rows.append(
+            (
+                name,
+                two_digits(statistics.median(ms)),
+                f'{two_digits(min(ms))}-{two_digits(max(ms))}',
+                two_digits(measured['bytes'] / 2**20),
+                f'{ratio(figures, "seconds", name):.2f}',
+                f'{ratio(figures, "bytes", name):.2f}',
+            )
         )
+    print_table(
+        f'{title}, {where}, torch {torch.__version__}',
+        ('', 'ms', 'spread ms', 'MiB', 'time', 'memory'),
+        rows,
+    )
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> None:
+    """The first column has the names of the rows."""
+    table = Table(title=title, title_justify='left')
+    for index, column in enumerate(columns):
+        table.add_column(column, justify='right' if index else 'left')
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
+
+
+def write_json(path: Path | None, figures: object) -> None:
+    if path:
+        path.write_text(json.dumps(figures, indent=1) + '\n', 'utf-8')

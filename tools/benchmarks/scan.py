@@ -5,6 +5,7 @@ import io
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,13 +16,12 @@ import numpy as np
 from mmengine.registry import init_default_scope
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
 
 from mmseg_margin.stats import StatsCache, collect_stats
 from mmseg_margin.stats.annotations import list_annotations
 from mmseg_margin.stats.scan import LabelRange, default_threads, scan
 
+from .measuring import print_table
 from .scan_labels import (
     NUM_CLASSES,
     open_labels,
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
         for kind in ('grey', 'palette'):
             root = Path(folder) / kind
             write_labels(root, args.files, SIZE, kind == 'palette')
-            print_table(kind, *measure(root, args.repeats, args.threads))
+            print_results(kind, *measure(root, args.repeats, args.threads))
         root = Path(folder) / 'many'
         write_labels(root, args.cached_files, SMALL, palette=False)
         first, second = measure_cache(root, Path(folder) / 'cache')
@@ -74,41 +74,49 @@ def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
     with_images = list_annotations(open_labels(root, WITH_IMAGES))
     paths = [sample.label_path for sample in samples]
     labels = LabelRange(NUM_CLASSES)
+    threaded = f'{threads} threads'
     tasks: dict[str, Callable[[], Any]] = {
         'decode': lambda: for_each(decode, paths),
         'decode to array': lambda: for_each(decode_to_array, paths),
         'usual loop': lambda: for_each(usual_count, paths),
         'scan': lambda: scan(samples, labels, num_threads=1),
         'scan with images': lambda: scan(with_images, labels, num_threads=1),
-        f'decode, {threads} threads': lambda: for_each(decode, paths, threads),
-        f'scan, {threads} threads': lambda: scan(samples, labels, threads),
+        f'decode, {threaded}': lambda: for_each(decode, paths, threads),
+        f'scan, {threaded}': lambda: scan(samples, labels, threads),
     }
-    both = np.zeros((2, repeats + 1, len(tasks)))
-    for repeat in range(repeats + 1):
-        for column, task in enumerate(tasks.values()):
-            start = clocks()
-            task()
-            both[:, repeat, column] = 1e3 * (clocks() - start) / len(paths)
+    rounds = np.array(
+        [
+            [clocks_of(task) for task in tasks.values()]
+            for _ in range(repeats + 1)
+        ]
+    )
     # The first round warms up.
-    wall, cpu = (dict(zip(tasks, x[1:].T, strict=True)) for x in both)
+    times = 1e3 * rounds[1:].transpose(2, 1, 0) / len(paths)
+    wall, cpu = (dict(zip(tasks, x, strict=True)) for x in times)
     ratios = {
-        'scan / decode': wall['scan'] / wall['decode'],
-        'scan / decode, CPU time': cpu['scan'] / cpu['decode'],
-        'scan / decode to array': wall['scan'] / wall['decode to array'],
-        'scan with images / scan': wall['scan with images'] / wall['scan'],
-        'scan / usual loop': wall['scan'] / wall['usual loop'],
-        'scan / usual loop, CPU time': cpu['scan'] / cpu['usual loop'],
-        f'speed-up of {threads} threads': wall['scan']
-        / wall[f'scan, {threads} threads'],
-        f'speed-up of {threads} threads, decode alone': wall['decode']
-        / wall[f'decode, {threads} threads'],
+        f'{name} / {other}': wall[name] / wall[other]
+        for name, other in (
+            ('scan', 'decode'),
+            ('scan', 'decode to array'),
+            ('scan with images', 'scan'),
+            ('scan', 'usual loop'),
+        )
     }
+    for other in ('decode', 'usual loop'):
+        ratios[f'scan / {other}, CPU time'] = cpu['scan'] / cpu[other]
+    speed_up = f'speed-up of {threaded}'
+    ratios[speed_up] = wall['scan'] / wall[f'scan, {threaded}']
+    ratios[f'{speed_up}, decode alone'] = (
+        wall['decode'] / wall[f'decode, {threaded}']
+    )
     return wall | {'scan, CPU time': cpu['scan']}, ratios
 
 
-def clocks() -> np.ndarray:
-    """Wall time, and CPU time of all cores."""
-    return np.array([time.perf_counter(), time.process_time()])
+def clocks_of(task: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds of wall time, and of CPU time of all cores."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    task()
+    return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def measure_folder(folder: Path, repeats: int) -> None:
@@ -140,15 +148,10 @@ def for_each(
 ) -> None:
     """Run a task on all files; results are dropped, to save memory."""
     if threads == 1:
-        for path in paths:
-            task(path)
+        deque(map(task, paths), maxlen=0)
         return
-
-    def forget(path: str) -> None:
-        task(path)
-
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(forget, paths))
+        deque(pool.map(task, paths), maxlen=0)
 
 
 def decode(path: str) -> Image.Image:
@@ -185,15 +188,13 @@ def measure_cache(root: Path, folder: Path) -> list[float]:
     return seconds
 
 
-def print_table(kind: str, milliseconds: Rows, ratios: Rows) -> None:
+def print_results(kind: str, milliseconds: Rows, ratios: Rows) -> None:
     """Times and ratios of one kind of labels."""
     width, height = SIZE
-    table = Table(title=f'{kind} PNGs of {width}x{height}')
-    for column in ('', 'median', 'min', 'max'):
-        table.add_column(column, justify='right' if column else 'left')
-    for rows, unit in ((milliseconds, ' (ms per file)'), (ratios, '')):
-        for name, values in rows.items():
-            figures = np.median(values), values.min(), values.max()
-            table.add_row(name + unit, *(f'{x:.3f}' for x in figures))
-        table.add_section()
-    Console().print(table)
+    rows = []
+    for values, unit in ((milliseconds, ' (ms per file)'), (ratios, '')):
+        for name, x in values.items():
+            figures = np.median(x), x.min(), x.max()
+            rows.append((name + unit, *(f'{x:.3f}' for x in figures)))
+    title = f'{kind} PNGs of {width}x{height}'
+    print_table(title, ('', 'median', 'min', 'max'), rows)

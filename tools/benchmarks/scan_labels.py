@@ -29,15 +29,13 @@ def write_labels(
     for index in range(num_files):
         rng = np.random.default_rng(index)
         grid = (height // CELL + 1, width // CELL + 1)
-        coarse = rng.standard_normal((NUM_CLASSES, *grid))
+        coarse = rng.standard_normal((NUM_CLASSES, *grid), np.float32)
         coarse[:3] += 0.8  # a few classes cover most of a scene
-        label = None
-        for k, field in enumerate(coarse.astype(np.float32)):
-            score = mmcv.imresize(field, size, interpolation='bicubic')
-            if label is None:
-                label, best = np.zeros(score.shape, np.uint8), score
-            label[score > best] = k
-            best = np.maximum(best, score)
+        scores = [
+            mmcv.imresize(field, size, interpolation='bicubic')
+            for field in coarse
+        ]
+        label = np.argmax(scores, axis=0).astype(np.uint8)
         label[-height // 16 :] = 255
         image = Image.fromarray(label)
         if palette:

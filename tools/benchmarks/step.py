@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
             for fused in (False, True)
         }
         figures = measuring.measure(steps, args.repeats)
-        measuring.print_table(f'{name}, {args.shape}, step', figures)
+        measuring.print_figures(f'{name}, {args.shape}, step', figures)
 
 
 def make_step(

@@ -6,47 +6,59 @@ import sys
 import pytest
 import torch
 
-from mmseg_margin.functional.triton_launch import TritonResult
-from mmseg_margin.functional.triton_stages import (
-    cross_entropy_stage,
-    jaccard_stage,
-    margin_stage,
+from mmseg_margin.functional.triton_launch import (
+    Stage,
+    TritonResult,
     supports,
 )
 from tests.functional import triton_reference as reference
 from tests.functional.triton_reference import Batch, make_batch, upsample
 
 pytest.importorskip('triton', reason='triton is not installed')
+FUNCTIONAL = 'mmseg_margin.functional'
+triton_jaccard = pytest.importorskip(f'{FUNCTIONAL}.triton_jaccard')
+triton_margin = pytest.importorskip(f'{FUNCTIONAL}.triton_margin')
+triton_softmax = pytest.importorskip(f'{FUNCTIONAL}.triton_softmax')
 
 MARGIN = dict(pos_weight=3.0, neg_weight=0.7, bits=1.4)
 LEVELS, STEP = 64, 2
 CE_WEIGHT = 0.3
+GAMMA = {'cross-entropy': 0.0, 'focal': 2.0}
 LOSSES = ('margin', 'jaccard', 'cross-entropy', 'focal')
 UPSTREAM = 0.5
 DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
 
 # The interpreter computes with numpy, which warns of NaN.
 pytestmark = pytest.mark.filterwarnings('ignore::RuntimeWarning:triton')
+every_loss = pytest.mark.parametrize('loss', LOSSES)
 
 
-def run(loss: str, batch: Batch, **settings) -> TritonResult:
-    """A stage on a batch."""
-    batch = on_device(batch)
-    settings = {'ignore_index': 255, **settings}
+def run(
+    loss: str,
+    batch: Batch,
+    pixel_loss: bool = False,
+    ignore_index: int = 255,
+    **settings,
+) -> TritonResult:
+    """The stage of a loss on a batch."""
+    *data, rho_0k, rho_k0 = (
+        None if x is None else x.to(DEVICE) for x in batch
+    )
+    stage = Stage(*data, ignore_index, pixel_loss)
     if loss == 'margin':
-        offsets = dict(rho_0k=batch[3], rho_k0=batch[4])
-        return margin_stage(*batch[:3], **offsets, **MARGIN, **settings)
+        settings = (rho_0k, rho_k0, *MARGIN.values())
+        return stage.run(triton_margin.margin_kernel, *settings)
     if loss == 'jaccard':
-        settings = dict(
-            ce_weight=CE_WEIGHT, levels=LEVELS, step=STEP, **settings
-        )
-        return jaccard_stage(*batch[:3], **settings)
-    gamma = 2.0 if loss == 'focal' else 0.0
-    return cross_entropy_stage(*batch[:3], gamma=gamma, **settings)
+        defaults = dict(ce_weight=CE_WEIGHT, levels=LEVELS, step=STEP)
+        return triton_jaccard.jaccard_stage(stage, **(defaults | settings))
+    gamma, kernel = GAMMA[loss], triton_softmax.cross_entropy_kernel
+    return stage.run(kernel, gamma, FOCAL=gamma != 0)
 
 
-def on_device(batch: Batch) -> Batch:
-    return Batch(*(None if x is None else x.to(DEVICE) for x in batch))
+def random_shape(S: int) -> tuple[int, ...]:
+    random = torch.Generator().manual_seed(S)
+    N, K, h, w = torch.randint(1, 6, (4,), generator=random).tolist()
+    return min(N, 3), K + 1, h, w, S
 
 
 def gradient_of(result: TritonResult, upstream: float = 1.0) -> torch.Tensor:
@@ -65,24 +77,24 @@ def expect(
         losses = reference.jaccard_loss(scores, batch, counts)
         losses = losses + CE_WEIGHT * reference.cross_entropy(scores, batch)
     else:
-        gamma = 2 if loss == 'focal' else 0
-        losses = reference.cross_entropy(scores, batch, gamma)
-    known = batch.known()
+        losses = reference.cross_entropy(scores, batch, GAMMA[loss])
     weight = 1 if batch.weight is None else batch.weight
-    losses = torch.where(known, weight * losses, 0.0)
+    losses = torch.where(batch.known, weight * losses, 0.0)
     (gradient,) = torch.autograd.grad(losses.sum(), leaf)
-    label = batch.labels.long().masked_fill(~known, 0).unsqueeze(1)
-    is_hit = scores.gather(1, label).squeeze(1) == scores.amax(1)
-    return losses.detach(), gradient, (is_hit & known).sum()
+    label_score = scores.gather(1, batch.classes.unsqueeze(1)).squeeze(1)
+    hits = (label_score == scores.amax(1)) & batch.known
+    return losses.detach(), gradient, hits.sum()
 
 
 def check(loss: str, batch: Batch, tolerance: float = 1e-5) -> None:
     """A stage against its reference."""
     counts = []
-    settings = {}
-    if loss == 'jaccard':
-        settings['reduce'] = lambda found: counts.append(found.cpu())
-    result = run(loss, batch, pixel_loss=True, **settings)
+    result = run(
+        loss,
+        batch,
+        pixel_loss=True,
+        reduce=lambda found: counts.append(found.cpu()),
+    )
     if loss == 'jaccard':
         scores = upsample(batch.scores.double(), batch.scale)
         expected = reference.error_histograms(scores, batch, LEVELS, STEP)
@@ -105,55 +117,66 @@ def close(found, expected, tolerance):
     )
 
 
-@pytest.mark.parametrize('loss', LOSSES)
 @pytest.mark.parametrize(
-    'shape',
+    ('losses', 'shape'),
     [
-        (1, 2, 5, 3, 1),
-        (2, 19, 9, 11, 1),
-        (1, 5, 7, 13, 2),
-        (2, 7, 3, 5, 3),
-        (2, 5, 3, 6, 4),
-        (1, 19, 5, 3, 4),
-        (1, 19, 3, 2, 8),
-        (1, 2, 1, 1, 4),
-        (1, 3, 2, 1, 32),
+        (LOSSES, (1, 2, 5, 3, 1)),
+        (LOSSES, (2, 19, 9, 11, 1)),
+        (LOSSES, (1, 5, 7, 13, 2)),
+        (LOSSES, (2, 7, 3, 5, 3)),
+        (LOSSES, (2, 5, 3, 6, 4)),
+        (LOSSES, (1, 19, 5, 3, 4)),
+        (LOSSES, (1, 19, 3, 2, 8)),
+        (LOSSES, (1, 2, 1, 1, 4)),
+        (LOSSES, (1, 3, 2, 1, 32)),
+        (LOSSES[:2], (1, 150, 2, 3, 4)),
+        (LOSSES[:2], (1, 171, 3, 2, 1)),
+        *((LOSSES[:2], random_shape(S)) for S in (1, 2, 3, 4, 5, 8)),
     ],
-    ids=str,
 )
-def test_results_match_the_reference(loss, shape):
-    check(loss, make_batch(*shape))
+def test_results_match_the_reference(losses, shape):
+    for loss in losses:
+        check(loss, make_batch(*shape))
 
 
-@pytest.mark.parametrize('loss', ['margin', 'jaccard'])
-@pytest.mark.parametrize('shape', [(1, 150, 2, 3, 4), (1, 171, 3, 2, 1)])
-def test_many_classes(loss, shape):
-    check(loss, make_batch(*shape, label_dtype=torch.uint8))
-
-
-@pytest.mark.parametrize('seed', range(6))
-def test_random_shapes(seed):
-    random = torch.Generator().manual_seed(seed)
-    N, K, h, w = torch.randint(1, 6, (4,), generator=random).tolist()
-    S = (1, 2, 3, 4, 5, 8)[seed]
-    batch = make_batch(min(N, 3), K + 1, h, w, S, seed=seed)
-    check('margin', batch)
-    check('jaccard', batch)
-
-
-@pytest.mark.parametrize('loss', LOSSES)
+@every_loss
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_half_precision(loss, dtype):
     batch = make_batch(1, 5, 4, 3, 4, dtype, torch.uint8)
     check(loss, batch, tolerance=torch.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize('loss', LOSSES)
-def test_without_weights(loss):
-    check(loss, make_batch(1, 4, 3, 3, 2)._replace(weight=None))
+def large(batch: Batch) -> Batch:
+    offsets = torch.linspace(-50, 500, 5)
+    return batch._replace(scores=100 * batch.scores, rho_0k=offsets)
 
 
-@pytest.mark.parametrize('loss', LOSSES)
+def channels_last(batch: Batch) -> Batch:
+    scores = batch.scores.contiguous(memory_format=torch.channels_last)
+    assert not scores.is_contiguous()
+    return batch._replace(scores=scores)
+
+
+def confident(batch: Batch) -> Batch:
+    """So much that 1 - p would be 0."""
+    return batch._replace(scores=18.0 * batch.is_label)
+
+
+@pytest.mark.parametrize(
+    ('loss', 'change', 'scale'),
+    [
+        *((loss, lambda b: b._replace(weight=None), 2) for loss in LOSSES),
+        ('margin', large, 2),
+        ('margin', channels_last, 4),
+        ('jaccard', confident, 1),
+        ('focal', confident, 1),
+    ],
+)
+def test_special_batches_match_the_reference(loss, change, scale):
+    check(loss, change(make_batch(1, 5, 3, 4, scale)))
+
+
+@every_loss
 def test_two_runs_give_the_same_bits(loss):
     batch = make_batch(2, 5, 5, 4, 4)
     first, second = run(loss, batch), run(loss, batch)
@@ -162,10 +185,12 @@ def test_two_runs_give_the_same_bits(loss):
 
 
 @pytest.mark.parametrize('scale', [1, 4])
-@pytest.mark.parametrize('loss', LOSSES)
+@every_loss
 def test_ignored_images_have_no_gradient(loss, scale):
     batch = make_batch(2, 5, 3, 4, scale)
     batch.labels[0] = 255
+    # Far below 0, the score of a class that does not exist.
+    batch.scores[0] -= 200
     check(loss, batch)
     assert not gradient_of(run(loss, batch))[0].any()
     batch.labels[1] = 255
@@ -175,7 +200,7 @@ def test_ignored_images_have_no_gradient(loss, scale):
 
 
 @pytest.mark.parametrize('wrong', [5, -1, 254, 2**33 + 1])
-@pytest.mark.parametrize('loss', LOSSES)
+@every_loss
 def test_a_label_that_is_no_class_makes_the_loss_nan(loss, wrong):
     """The device is not waited for, so nothing can be raised."""
     batch = make_batch(1, 5, 3, 4, 2)
@@ -185,7 +210,7 @@ def test_a_label_that_is_no_class_makes_the_loss_nan(loss, wrong):
 
 def test_a_class_can_be_ignored():
     batch = make_batch(1, 5, 3, 4, 2)
-    labels = batch.labels.masked_fill(~batch.known(), 0)
+    labels = batch.classes
     expected = batch._replace(labels=labels.masked_fill(labels == 0, 255))
     result = run('margin', batch._replace(labels=labels), ignore_index=0)
     assert torch.equal(result.loss, run('margin', expected).loss)
@@ -193,7 +218,7 @@ def test_a_class_can_be_ignored():
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])
 @pytest.mark.parametrize('scale', [1, 4])
-@pytest.mark.parametrize('loss', LOSSES)
+@every_loss
 def test_scores_that_are_not_finite_are_not_hidden(loss, scale, value):
     batch = make_batch(2, 5, 3, 4, scale)
     batch.labels.fill_(2)
@@ -208,81 +233,43 @@ def test_scores_that_are_not_finite_are_not_hidden(loss, scale, value):
 
 
 @pytest.mark.parametrize('loss', ['margin', 'cross-entropy'])
-def test_an_excluded_class_costs_nothing(loss):
+def test_scores_of_minus_infinity(loss):
+    """An excluded class costs nothing, unless it is the label."""
     batch = make_batch(1, 5, 4, 4, 1)
     batch.labels[batch.labels == 3] = 1
-    with_all = batch._replace(scores=batch.scores.clone())
-    with_all.scores[:, 3] = -1e4
+    batch.scores[:, 3] = -1e4
+    expected = run(loss, batch)
     batch.scores[:, 3] = float('-inf')
-    result, expected = run(loss, batch), run(loss, with_all)
+    result = run(loss, batch)
     close(result.loss, expected.loss.double(), 1e-6)
-    gradient = gradient_of(result)
-    close(gradient, gradient_of(expected).double(), 1e-6)
-
-
-def test_a_label_without_a_chance_has_an_infinite_loss():
-    batch = make_batch(1, 5, 4, 4, 1)
+    close(gradient_of(result), gradient_of(expected).double(), 1e-6)
     batch.labels.fill_(3)
-    batch.scores[:, 3] = float('-inf')
-    assert run('margin', batch).loss == float('inf')
-    assert run('cross-entropy', batch).loss == float('inf')
+    assert run(loss, batch).loss == float('inf')
 
 
 @pytest.mark.parametrize('scale', [1, 2])
 def test_the_first_of_tied_classes_is_the_top(scale):
     batch = make_batch(1, 4, 5, 4, scale)
-    scores = batch.scores.round().clamp(-1, 1)
-    result = run('margin', batch._replace(scores=scores))
-    losses, _, hits = expect('margin', batch._replace(scores=scores))
+    tied = batch._replace(scores=batch.scores.round().clamp(-1, 1))
+    result = run('margin', tied)
+    losses, _, hits = expect('margin', tied)
     close(result.loss, losses.sum(), 1e-5)
     assert result.hits == hits
     step = 1e-9 * torch.arange(4).view(1, 4, 1, 1)
-    untied = batch._replace(scores=scores.double() - step)
+    untied = batch._replace(scores=tied.scores.double() - step)
     _, gradient, _ = expect('margin', untied)
     close(gradient_of(result), gradient, 1e-5)
-
-
-def test_large_offsets_and_scores():
-    batch = make_batch(1, 5, 3, 4, 2)
-    check(
-        'margin',
-        batch._replace(
-            scores=100 * batch.scores, rho_0k=torch.linspace(-50, 500, 5)
-        ),
-    )
-
-
-@pytest.mark.parametrize('loss', ['jaccard', 'focal'])
-def test_confident_pixels_keep_a_gradient(loss):
-    batch = make_batch(1, 3, 4, 4, 1)
-    batch.scores[:] = 0
-    label = batch.labels.masked_fill(batch.labels == 255, 0).unsqueeze(1)
-    batch.scores.scatter_(1, label, 18.0)
-    check(loss, batch)
-
-
-def test_layout_of_the_scores_does_not_matter():
-    batch = make_batch(1, 5, 3, 4, 4)
-    scores = batch.scores.contiguous(memory_format=torch.channels_last)
-    assert not scores.is_contiguous()
-    check('margin', batch._replace(scores=scores))
 
 
 def test_weight_of_the_cross_entropy_as_a_tensor():
     batch = make_batch(1, 5, 3, 4, 2)
     results = [
-        jaccard_stage(
-            *on_device(batch)[:3],
-            ce_weight=weight,
-            levels=50,
-            step=1,
-            ignore_index=255,
-        )
-        for weight in (0.25, torch.tensor(0.25, device=DEVICE), 0.0)
+        run('jaccard', batch, ce_weight=weight, levels=50, step=1)
+        for weight in (0.25, torch.tensor(0.25, device=DEVICE), 0)
     ]
     assert torch.equal(results[0].loss, results[1].loss)
     ce = reference.cross_entropy(upsample(batch.scores.double(), 2), batch)
-    ce = (ce * batch.weight * batch.known()).sum()
+    ce = (ce * batch.weight * batch.known).sum()
     close(results[0].ce, ce, 1e-5)
     close(results[0].loss - results[2].loss, 0.25 * ce, 1e-5)
 
@@ -304,27 +291,16 @@ def test_two_ranks_see_the_errors_of_both():
     close(sum(losses), run('jaccard', whole).loss.double(), 1e-6)
 
 
-@pytest.mark.parametrize(
-    ('size', 'align_corners', 'expected'),
-    [
-        ((8, 12), False, True),
-        ((8, 12), True, True),
-        ((24, 36), False, True),
-        ((24, 36), True, False),
-        ((24, 24), False, False),
-        ((20, 30), False, False),
-        ((4, 6), False, False),
-    ],
-)
-def test_supported_scales(size, align_corners, expected):
+def test_supported_tensors():
+    """Whole scales, the same in both directions, without aligned corners."""
     scores = torch.zeros(2, 5, 8, 12)
-    labels = torch.zeros(2, *size, dtype=torch.uint8)
-    assert supports(scores, labels, align_corners) is expected
-
-
-def test_unsupported_tensors():
-    labels = torch.zeros(2, 8, 12, dtype=torch.uint8)
-    scores = torch.zeros(2, 5, 8, 12)
+    labels = torch.zeros(2, 24, 36, dtype=torch.uint8)
+    assert supports(scores, labels, False)
+    assert not supports(scores, labels, True)
+    assert supports(scores, labels[:, :8, :12], False)
+    assert supports(scores, labels[:, :8, :12], True)
+    for h, w in ((24, 24), (20, 30), (4, 6)):
+        assert not supports(scores, labels[:, :h, :w], False)
     assert not supports(scores.double(), labels, False)
     assert not supports(scores, labels.float(), False)
     assert not supports(scores, labels[:1], False)
