@@ -101,8 +101,8 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
                 # When memory is short further workers die, and torch's
                 # handler would raise that while this process ends.
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            print(f'error: {sentence}', file=sys.stderr)
             print(
+                f'error: {sentence}\n'
                 f'(set {TRACEBACK_VARIABLE}=1 to see the traceback)',
                 file=sys.stderr,
             )

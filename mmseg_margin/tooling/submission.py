@@ -31,8 +31,8 @@ def make_submission(
     """
     form = use_test_split(cfg)
     folder = SubmissionFolder(output_dir, form)
-    images, missing = _claim(folder, cfg)
     try:
+        images, missing = _claim(folder, cfg)
         if missing:
             cfg.test_dataloader.dataset.indices = missing
             cfg.test_evaluator = {
@@ -51,7 +51,7 @@ def make_submission(
                 f'{_next_step(archive, form, len(images))}'
             )
     finally:
-        folder.release()
+        folder.lock.release()
 
 
 def use_test_split(cfg: Config) -> SubmissionFormat:

@@ -5,9 +5,9 @@ belong to it are never changed.
 """
 
 import tarfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -32,51 +32,25 @@ class SubmissionFolder:
         self.root = Path(root)
         self.form = form
         # One per process, so that a process can claim its folder again.
-        self._lock = FileLock(
+        self.lock = FileLock(
             self.root.absolute() / f'.{MARKER}.lock', is_singleton=True
         )
 
     def claim(self, identity: dict[str, str]) -> None:
         """Create the folder, or continue it if ``identity`` is the same.
 
-        No other process can claim it until :meth:`release` or the end of
-        this process.
+        No other process can claim it until the lock is released or this
+        process ends.
         """
         self._refuse_foreign_files()
         self.root.mkdir(parents=True, exist_ok=True)
         try:
-            self._lock.acquire(timeout=LOCK_SECONDS)
+            self.lock.acquire(timeout=LOCK_SECONDS)
         except Timeout:
             raise SubmissionError(
                 f'--out {self.root} is in use by another process, and nothing '
                 'was touched: wait for its end, or choose another folder.'
             ) from None
-        try:
-            self._check_marker(identity)
-        except BaseException:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Allow other processes to claim the folder."""
-        self._lock.release()
-
-    def _refuse_foreign_files(self) -> None:
-        if not self.root.exists() or (self.root / MARKER).is_file():
-            return
-        # The lock, and a draft of the marker that a kill has left.
-        ours = f'.{MARKER}.'
-        if not self.root.is_dir() or not all(
-            path.name.startswith(ours) for path in self.root.iterdir()
-        ):
-            raise SubmissionError(
-                f'--out {self.root} contains files that are not a submission '
-                'of this tool, and nothing was touched: choose a new or empty '
-                'folder.'
-            )
-
-    def _check_marker(self, identity: dict[str, str]) -> None:
-        """Write the identity of the run, or compare it with the one there."""
         marker = self.root / MARKER
         if not marker.is_file():
             self._refuse_foreign_files()
@@ -90,6 +64,20 @@ class SubmissionFolder:
                 f'--out {self.root} contains the predictions of another run '
                 f'(different: {", ".join(differing)}), and nothing was '
                 'touched: choose another folder.'
+            )
+
+    def _refuse_foreign_files(self) -> None:
+        if not self.root.exists() or (self.root / MARKER).is_file():
+            return
+        # The lock, and a draft of the marker that a kill has left.
+        ours = f'.{MARKER}.'
+        if not self.root.is_dir() or not all(
+            path.name.startswith(ours) for path in self.root.iterdir()
+        ):
+            raise SubmissionError(
+                f'--out {self.root} contains files that are not a submission '
+                'of this tool, and nothing was touched: choose a new or empty '
+                'folder.'
             )
 
     def label_path(self, image: str) -> Path:
@@ -143,10 +131,8 @@ class SubmissionFolder:
         archive = self.root / self.form.archive
         paths = [self.label_path(image) for image in images]
         with atomic_write(archive) as part:
-            if (
-                archive.suffix == '.zip'
-            ):  # without compression, as PNGs have it
-                with zipfile.ZipFile(part, 'w') as zipped:
+            if archive.suffix == '.zip':  # stored, because PNGs are compressed
+                with ZipFile(part, 'w') as zipped:
                     for path in paths:
                         zipped.write(path, path.relative_to(self.root))
             else:
