@@ -9,13 +9,19 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import broadcast_object_list, is_main_process
-from mmseg.registry import DATASETS
+from mmengine.evaluator import BaseMetric
+from mmseg.registry import DATASETS, METRICS
 
 from mmseg_margin.evaluation.tta import without_annotations
 
 from .launch import build_runner
-from .submission_folder import SubmissionFolder, label_name
-from .submission_formats import SubmissionError, SubmissionFormat, find_format
+from .submission_folder import (
+    SubmissionError,
+    SubmissionFolder,
+    SubmissionFormat,
+    find_format,
+    label_name,
+)
 
 
 def make_submission(
@@ -52,6 +58,44 @@ def make_submission(
             )
     finally:
         folder.lock.release()
+
+
+@METRICS.register_module()
+class SubmissionMetric(BaseMetric):
+    """Writes every prediction in the format of the data set's server.
+
+    Args:
+        output_dir: Folder of the submission.
+        dataset: Registered name of the data set, which decides the format.
+    """
+
+    default_prefix = 'submission'
+
+    def __init__(self, output_dir: str, dataset: str, **kwargs) -> None:
+        super().__init__(**kwargs)
+        form = find_format({'type': dataset})
+        self.folder = SubmissionFolder(output_dir, form)
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        meta = self.dataset_meta or {}
+        found = len(meta.get('classes', ()))
+        expected = len(self.folder.form.label_ids)
+        if found != expected:
+            raise SubmissionError(
+                f'{self.folder.form.dataset} is submitted with its {expected} '
+                f'classes, but the config has {found}: remove metainfo from '
+                'the data set.'
+            )
+        for sample in data_samples:
+            prediction = sample['pred_sem_seg']['data'].squeeze(0)
+            self.folder.write(
+                sample['img_path'], prediction.cpu().numpy(), meta['palette']
+            )
+            self.results.append(sample['img_path'])
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        """Number of label images written in this run."""
+        return {'written': len(set(results))}
 
 
 def use_test_split(cfg: Config) -> SubmissionFormat:

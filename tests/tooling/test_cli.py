@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 from mmseg.registry import TRANSFORMS
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
 from mmseg_margin.errors import SettingError
@@ -75,27 +75,14 @@ def fail(error):
     raise error
 
 
-class FailsInTheLoader(Dataset):
-    """One sample; reading it fails in the loader or in its worker."""
+class Unreadable:
+    """A sample that raises an error where the loader unpickles it."""
 
-    def __init__(self, error, in_worker):
-        self.error, self.in_worker = error, in_worker
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return fail(self.error) if self.in_worker else self
+    def __init__(self, error):
+        self.error = error
 
     def __reduce__(self):
         return fail, (self.error,)
-
-    def read(self):
-        # A fork does not pickle the data set itself.
-        loader = DataLoader(
-            self, None, num_workers=1, multiprocessing_context='fork'
-        )
-        return next(iter(loader))
 
 
 @pytest.mark.parametrize('in_worker', [False, True])
@@ -112,7 +99,14 @@ def test_a_lost_connection_to_a_worker_is_a_killed_loader(
     capsys, torchs_handler, error, in_worker
 ):
     """One that the user's own code has lost keeps its traceback."""
-    read = report_errors(FailsInTheLoader(error, in_worker).read)
+    loader = DataLoader(
+        [Unreadable(error)],
+        batch_size=None,
+        num_workers=1,
+        multiprocessing_context='fork',  # which pickles no data set
+        worker_init_fn=lambda _: fail(error) if in_worker else None,
+    )
+    read = report_errors(lambda: next(iter(loader)))
     with pytest.raises(type(error) if in_worker else SystemExit):
         read()
     message = 'error: DataLoader worker ended before it had sent its batch. U'
