@@ -40,13 +40,10 @@ class Row(IntEnum):
 def margin_sums(
     scores: Tensor, labels: Tensor, rho_0k: Tensor, rho_k0: Tensor
 ) -> Tensor:
-    """Sums of one image.
+    """Sums of one image over its pixels.
 
-    Args:
-        scores: Shape (K, P), floating point.
-        labels: Shape (P,), in [0, K).
-        rho_0k: Shape (K,), from Algorithm 1.
-        rho_k0: Shape (K,), from Algorithm 1.
+    From scores (K, P) in floating point, labels (P,) in [0, K) and the offsets
+    of Algorithm 1, (K,) each.
     """
     # A tiny offset has the loss of an offset of 0 (absent_class='zero').
     tiny = torch.finfo(scores.dtype).tiny

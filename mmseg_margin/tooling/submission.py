@@ -29,18 +29,20 @@ def make_submission(
 ) -> None:
     """Predict the test split of ``cfg`` and pack it for the server.
 
-    Args:
-        cfg: Config to test, with ``load_from`` and the test-time augmentation
-            set; this function switches it to the test split.
-        output_dir: A new or empty folder, or one to continue.
-        is_verbose: Whether the whole log is shown.
+    ``cfg`` has ``load_from`` and the test-time augmentation set; the folder
+    is new or empty, or one to continue.
     """
-    form = use_test_split(cfg)
+    dataset = cfg.test_dataloader.dataset
+    form = find_format(dataset)
+    form.use_test_split(dataset)
+    dataset.data_prefix.pop('seg_map_path', None)
+    dataset.pop('indices', None)
+    dataset.pipeline = without_annotations(dataset.pipeline)
     folder = SubmissionFolder(output_dir, form)
     try:
         images, missing = _claim(folder, cfg)
         if missing:
-            cfg.test_dataloader.dataset.indices = missing
+            dataset.indices = missing
             cfg.test_evaluator = {
                 'type': 'SubmissionMetric',
                 'output_dir': str(output_dir),
@@ -96,17 +98,6 @@ class SubmissionMetric(BaseMetric):
     def compute_metrics(self, results: list) -> dict[str, float]:
         """Number of label images written in this run."""
         return {'written': len(set(results))}
-
-
-def use_test_split(cfg: Config) -> SubmissionFormat:
-    """Switch a config to the unlabelled test split of its data set."""
-    dataset = cfg.test_dataloader.dataset
-    form = find_format(dataset)
-    form.use_test_split(dataset)
-    dataset.data_prefix.pop('seg_map_path', None)
-    dataset.pop('indices', None)
-    dataset.pipeline = without_annotations(dataset.pipeline)
-    return form
 
 
 def _claim(
@@ -169,12 +160,13 @@ def run_identity(
     weights = str(cfg.load_from)
     if os.path.isfile(weights):
         weights = hashlib.sha256(Path(weights).read_bytes()).hexdigest()
-    files = [(os.path.realpath(image), os.stat(image)) for image in images]
+    files = []
+    for image in images:
+        stat = os.stat(image)
+        files.append((os.path.realpath(image), stat.st_size, stat.st_mtime_ns))
     return {
         'dataset': dataset,
-        'images': _digest(
-            [(path, stat.st_size, stat.st_mtime_ns) for path, stat in files]
-        ),
+        'images': _digest(files),
         'checkpoint': weights,
         'pipeline': _digest(cfg.test_dataloader.dataset.pipeline),
         'model': _digest(cfg.model),
