@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mmseg.registry import DATASETS
 from PIL import Image
 
-from mmseg_margin.datasets import PART_COLOURS
+from mmseg_margin.datasets import PART_COLOURS, InstrumentPartsDataset
 from mmseg_margin.errors import DataSetError
 from tests.commands import TOOLS, call
 from tools.instrument_synthesis import (
@@ -21,6 +20,7 @@ from tools.instrument_synthesis import (
 
 SMALL = Settings(width=48, height=40, train=3, val=2, test=2)
 PAPER_SHARES = np.array([0.912, 0.049, 0.014, 0.016, 0.008])
+LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
 
 
 @pytest.fixture(scope='module')
@@ -83,27 +83,17 @@ def test_labels_are_palette_pngs_whose_shares_are_counted(small_set):
 @pytest.mark.parametrize('image_format', ['png', 'jpg'])
 def test_dataset_loads_through_mmseg(tmp_path, image_format):
     write_dataset(tmp_path, replace(SMALL, image_format=image_format))
-    dataset = DATASETS.build(
-        dict(
-            type='InstrumentPartsDataset',
-            data_root=str(tmp_path),
-            data_prefix=dict(
-                img_path='images/train', seg_map_path='labels/train'
-            ),
-            img_suffix=f'.{image_format}',
-            pipeline=[
-                dict(type='LoadImageFromFile'),
-                dict(type='mmseg.LoadAnnotations'),
-                dict(type='mmseg.PackSegInputs'),
-            ],
-        )
+    dataset = InstrumentPartsDataset(
+        data_root=str(tmp_path),
+        data_prefix=dict(img_path='images/train', seg_map_path='labels/train'),
+        img_suffix=f'.{image_format}',
+        pipeline=LOADING,
     )
     assert len(dataset) == SMALL.train
     sample = dataset[0]
-    assert sample['inputs'].shape == (3, 40, 48)
+    assert sample['img'].shape == (40, 48, 3)
     stored = np.asarray(Image.open(tmp_path / 'labels/train/00000.png'))
-    loaded = sample['data_samples'].gt_sem_seg.data[0].numpy()
-    np.testing.assert_array_equal(loaded, stored)
+    np.testing.assert_array_equal(sample['gt_seg_map'], stored)
 
 
 def test_a_foreign_folder_is_left_alone(tmp_path):
