@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -49,31 +48,6 @@ class AtomicBackend(LocalBackend):
         self, obj: str, filepath: StrPath, encoding: str = 'utf-8'
     ) -> None:
         self.put(obj.encode(encoding), filepath)
-
-
-def remove_after_saving(save: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a method of CheckpointHook: removals happen after the save."""
-
-    @functools.wraps(save)
-    def wrapper(hook: Any, *args: Any, **kwargs: Any) -> None:
-        backend = hook.file_backend
-        removed: set[str] = set()
-        methods = {x: getattr(backend, x) for x in dir(backend) if x[0] != '_'}
-        # rmtree is for the folders of deepspeed.
-        methods |= {'remove': removed.add, 'rmtree': removed.add}
-        hook.file_backend = SimpleNamespace(**methods)
-        try:
-            save(hook, *args, **kwargs)
-        finally:
-            hook.file_backend = backend
-        # A resumed training may rewrite a file that it has to remove.
-        best = getattr(hook, 'best_ckpt_path_dict', {}).values()
-        one = getattr(hook, 'best_ckpt_path', None)
-        for path in removed - {hook.last_ckpt, one, *best}:
-            is_file = backend.isfile(path)
-            (backend.remove if is_file else backend.rmtree)(path)
-
-    return wrapper
 
 
 def safe_globals() -> list:

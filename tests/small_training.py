@@ -1,5 +1,6 @@
 """The config of a training whose iterations take milliseconds."""
 
+import inspect
 import uuid
 from pathlib import Path
 from typing import Any
@@ -176,14 +177,20 @@ def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
     return path
 
 
-def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:
-    """Train and return the final weights.
+def build_runner(config: Config, **settings: Any) -> Runner:
+    """A runner made from the parts of a config.
 
-    The runner gets the parts of the config, because mmengine would format a
-    whole config for every checkpoint, which takes longer than an iteration.
+    mmengine would format a whole config for the runner and for every
+    checkpoint, which takes longer than the training.
     """
-    parts = {key: config[key] for key in config if key != 'custom_imports'}
-    return Runner(**parts, **settings).train().state_dict()
+    names = inspect.signature(Runner).parameters
+    parts = {name: config[name] for name in names if name in config}
+    return Runner(**parts | settings)
+
+
+def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:
+    """Train and return the final weights."""
+    return build_runner(config, **settings).train().state_dict()
 
 
 def same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]):
