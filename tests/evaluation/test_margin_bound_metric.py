@@ -130,19 +130,16 @@ def expected_scores(seeds, tau: float) -> dict[str, float]:
     """All pixels of all images at once."""
     samples = [make_sample(seed) for seed in seeds]
     scores = [sample['seg_logits']['data'].flatten(1) for sample in samples]
-    labels = [sample['gt_sem_seg']['data'].flatten() for sample in samples]
-    kept = torch.cat(labels) != 255
-    table = bound_scores(
-        margin_sums(
-            torch.cat(scores, 1)[:, kept].double(),
-            torch.cat(labels)[kept],
-            *map(torch.tensor, margin_offsets(COUNTS, tau)),
-        )
-    )
+    labels = torch.cat([x['gt_sem_seg']['data'].flatten() for x in samples])
+    kept = labels != 255
+    pixels = torch.cat(scores, 1)[:, kept].double().numpy()
+    offsets = margin_offsets(COUNTS, tau)
+    table = reference(pixels, labels[kept].numpy(), *offsets)
     names = {'mIoU': 'iou', 'mIoU_bound': 'bound', 'inside': 'inside'}
-    means = {f'margin/{k}': 100 * table[v].mean() for k, v in names.items()}
-    per_class = zip(CLASSES, (100 * table['iou']).round(2), strict=True)
-    return means | {f'margin/IoU/{name}': iou for name, iou in per_class}
+    means = {f'margin/{k}': 100 * np.mean(table[v]) for k, v in names.items()}
+    per_class = zip(CLASSES, table['iou'], strict=True)
+    rounded = {f'margin/IoU/{k}': round(100 * v, 2) for k, v in per_class}
+    return means | rounded
 
 
 def test_images_one_by_one_give_the_scores_of_all_pixels():
