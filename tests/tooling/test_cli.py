@@ -11,7 +11,7 @@ from torch.utils.data._utils import signal_handling
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.tooling.cli import report_errors
-from tests.commands import TOOLS, call, load_tool, run_python
+from tests.commands import TOOLS, load_tool, output_of, output_of_python
 from tests.small_training import PLAIN, write_config
 
 KILLED = """
@@ -60,10 +60,9 @@ def test_a_killed_loader_gets_one_sentence(tmp_path, record_property):
     """Whether torch or the broken connection is first to report it."""
     arguments = prepare(tmp_path, 'Killed', 'killed_loader', KILLED, 2)
     path = f'.:{TOOLS.parent}'
-    code, said = run_python(
-        tmp_path, TOOLS / 'train.py', *arguments, PYTHONPATH=path
+    said = output_of_python(
+        tmp_path, TOOLS / 'train.py', *arguments, PYTHONPATH=path, code=1
     )
-    assert code == 1, said[-3000:]
     message = r'error: DataLoader worker .*\. Usually .* lower num_workers'
     assert re.search(message, said), said[-3000:]
     assert 'Traceback' not in said
@@ -147,8 +146,7 @@ def test_an_emptied_image_is_named(tmp_path, capsys, num_workers):
     images = tmp_path / 'data' / 'img'
     for image in images.iterdir():
         image.write_bytes(b'')
-    code, said = call(capsys, 'train', *arguments)
-    assert code == 1
+    said = output_of(capsys, 'train', *arguments, code=1)
     message = f'error: The image {images}/.* is empty or damaged: copy'
     assert re.search(message, said)
     assert 'Traceback' not in said
@@ -157,8 +155,7 @@ def test_an_emptied_image_is_named(tmp_path, capsys, num_workers):
 def test_weights_that_cannot_be_downloaded(tmp_path, capsys):
     url = 'https://localhost:9/resnet50.pth'
     arguments = [*prepare(tmp_path), f'load_from={url}']
-    code, said = call(capsys, 'train', *arguments)
-    assert code == 1
+    said = output_of(capsys, 'train', *arguments, code=1)
     assert f'The weights {url} cannot be downloaded' in said
     assert 'model.pretrained=None' in said
 
@@ -178,8 +175,7 @@ def test_configs_that_cannot_be_read(
     path = tmp_path / 'config.py'
     if text is not None:
         path.write_text(text)
-    code, said = call(capsys, 'train', path, *options)
-    assert code == 1
+    said = output_of(capsys, 'train', path, *options, code=1)
     assert expected in said
 
 

@@ -6,17 +6,18 @@ import numpy as np
 from PIL import Image
 
 from mmseg_margin.datasets import CamVidDataset
-from tests.commands import call
+from tests.commands import output_of
 from tests.layouts import make_camvid_segnet
 
+TOOL = 'converters/camvid'
 LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
 
 
 def test_only_void_changes_and_becomes_255(tmp_path, capsys):
     source = make_camvid_segnet(tmp_path / 'segnet', n=3)
     target = tmp_path / 'camvid'
-    code, output = call(capsys, 'converters/camvid', source, target)
-    assert (code, 'train 3, val 3, test 3' in output) == (0, True)
+    output = output_of(capsys, TOOL, source, target)
+    assert 'train 3, val 3, test 3' in output
     for split in ('train', 'val', 'test'):
         dataset = CamVidDataset(
             data_root=str(target),
@@ -33,8 +34,8 @@ def test_only_void_changes_and_becomes_255(tmp_path, capsys):
 
 def test_converting_twice_changes_nothing(tmp_path, capsys):
     source = make_camvid_segnet(tmp_path / 'segnet', n=1)
-    call(capsys, 'converters/camvid', source, tmp_path / 'once')
-    call(capsys, 'converters/camvid', tmp_path / 'once', tmp_path / 'twice')
+    output_of(capsys, TOOL, source, tmp_path / 'once')
+    output_of(capsys, TOOL, tmp_path / 'once', tmp_path / 'twice')
     label = 'trainannot/0001TP_000000.png'
     first = (tmp_path / 'once' / label).read_bytes()
     assert (tmp_path / 'twice' / label).read_bytes() == first
@@ -42,8 +43,7 @@ def test_converting_twice_changes_nothing(tmp_path, capsys):
 
 def test_errors_name_the_wrong_folders(tmp_path, capsys):
     def error_message():
-        code, output = call(capsys, 'converters/camvid', source, target)
-        assert code == 1
+        output = output_of(capsys, TOOL, source, target, code=1)
         return output
 
     source, target = tmp_path / 'segnet', tmp_path / 'out'

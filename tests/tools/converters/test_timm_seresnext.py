@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from tests.commands import call
+from tests.commands import output_of
+
+TOOL = 'converters/timm_seresnext'
 
 
 def test_names_are_converted_and_values_kept(capsys, tmp_path):
@@ -11,8 +13,8 @@ def test_names_are_converted_and_values_kept(capsys, tmp_path):
     source = tmp_path / 'timm.pth'
     torch.save({'state_dict': state}, source)
     target = tmp_path / 'pretrain' / 'seresnext50_32x4d.pth'
-    code, output = call(capsys, 'converters/timm_seresnext', source, target)
-    assert (code, output) == (0, f'1 tensors in {target}.\n')
+    output = output_of(capsys, TOOL, source, target)
+    assert output == f'1 tensors in {target}.\n'
     converted = torch.load(target, weights_only=True)['state_dict']
     assert list(converted) == ['conv1.weight']
     assert torch.equal(converted['conv1.weight'], state['conv1.weight'])
@@ -23,8 +25,7 @@ def test_a_file_without_weights_is_refused(capsys, content, tmp_path):
     source, target = tmp_path / 'model.bin', tmp_path / 'out.pth'
     if content is not None:
         source.write_bytes(content)
-    code, output = call(capsys, 'converters/timm_seresnext', source, target)
-    assert code == 1
+    output = output_of(capsys, TOOL, source, target, code=1)
     problem = 'does not exist' if content is None else 'cannot be read as'
     assert f"'{source}' {problem}" in output
     assert not target.exists()
