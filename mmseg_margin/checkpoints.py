@@ -6,7 +6,8 @@ import pickle
 import re
 import struct
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -22,17 +23,9 @@ from .errors import MissingFileError, SettingError
 
 # Raised by damaged files and refused pickles.
 LOADING_ERRORS = (
-    AttributeError,
-    BadZipFile,
-    EOFError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(AttributeError, EOFError, LookupError, OSError, RuntimeError),
+    *(TypeError, ValueError, BadZipFile, struct.error, zlib.error),
     pickle.UnpicklingError,
-    struct.error,
-    zlib.error,
 )
 ARCHIVE = b'PK\x03\x04'
 NUMBERED = re.compile(r'(?:iter|epoch)_(\d+)\.pth')
@@ -44,10 +37,7 @@ class CheckpointError(SettingError):
 
 
 class AtomicBackend(LocalBackend):
-    """mmengine's backend for local files, with atomic writes.
-
-    After a full disk or a kill, an existing file is unchanged.
-    """
+    """mmengine's backend for local files, with atomic writes."""
 
     def put(self, obj: bytes, filepath: StrPath) -> None:
         os.makedirs(os.path.dirname(filepath) or '.', exist_ok=True)
@@ -58,45 +48,6 @@ class AtomicBackend(LocalBackend):
         self, obj: str, filepath: StrPath, encoding: str = 'utf-8'
     ) -> None:
         self.put(obj.encode(encoding), filepath)
-
-
-class DelayedRemovals:
-    """A file backend that collects the files to remove."""
-
-    def __init__(self, backend: Any) -> None:
-        self._backend = backend
-        self._removals: list[tuple[Callable[[str], None], str]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._backend, name)
-        if name in ('remove', 'rmtree'):  # rmtree is for deepspeed's folders
-            return lambda path: self._removals.append((method, path))
-        return method
-
-    def carry_out(self, keep: Container[str | None]) -> None:
-        """Remove the collected files, except those in ``keep``."""
-        for remove, path in self._removals:
-            if path not in keep:
-                remove(path)
-
-
-def remove_after_saving(save: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a method of CheckpointHook: removals happen after the save."""
-
-    @functools.wraps(save)
-    def wrapper(hook: Any, *args: Any, **kwargs: Any) -> None:
-        backend = hook.file_backend
-        hook.file_backend = removals = DelayedRemovals(backend)
-        try:
-            save(hook, *args, **kwargs)
-        finally:
-            hook.file_backend = backend
-        # A resumed training may rewrite a file that it has to remove.
-        best = getattr(hook, 'best_ckpt_path_dict', {}).values()
-        one = getattr(hook, 'best_ckpt_path', None)
-        removals.carry_out({hook.last_ckpt, one, *best})
-
-    return wrapper
 
 
 def safe_globals() -> list:
@@ -130,8 +81,22 @@ def is_whole(path: StrPath) -> bool:
 
 
 def newest_whole_checkpoint(work_dir: str) -> str | None:
-    """The last undamaged checkpoint, or None if there are no checkpoints."""
-    candidates = _numbered_checkpoints(Path(work_dir))
+    """The last undamaged checkpoint, or None if there are no checkpoints.
+
+    The one that ``last_checkpoint`` names comes first, then the largest
+    number; copying a folder may change the times of its files.
+    """
+    record = Path(work_dir, RECORD)
+    text = record.read_text('utf-8', 'replace') if record.is_file() else ''
+    named = [Path(text.strip())] if text.strip() else []
+    numbers = {
+        path: int(match[1])
+        for folder in {Path(work_dir), *(path.parent for path in named)}
+        for path in folder.glob('*.pth')
+        if (match := NUMBERED.fullmatch(path.name))
+    }
+    by_number = sorted(numbers, key=lambda path: -numbers[path])
+    candidates = list(dict.fromkeys([*named, *by_number]))
     for path in candidates:
         if is_whole(path):
             return str(path)
@@ -147,24 +112,6 @@ def newest_whole_checkpoint(work_dir: str) -> str | None:
             '--work-dir.'
         )
     return None
-
-
-def _numbered_checkpoints(work_dir: Path) -> list[Path]:
-    """The one that ``last_checkpoint`` names, then by falling number.
-
-    Numbers, because copying a folder may change the times of its files.
-    """
-    record = work_dir / RECORD
-    text = record.read_text('utf-8', 'replace') if record.is_file() else ''
-    named = [Path(text.strip())] if text.strip() else []
-    folders = {work_dir, *(path.parent for path in named)}
-    numbers = {
-        path: int(match[1])
-        for folder in folders
-        for path in folder.glob('*.pth')
-        if (match := NUMBERED.fullmatch(path.name)) and path not in named
-    }
-    return named + sorted(numbers, key=lambda path: -numbers[path])
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:
@@ -186,11 +133,15 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
     try:
         return torch.load(path, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
+        names = _unsafe_globals(path)
+        listed = f'contains more than weights, {", ".join(names)}'
+        reason = (
+            listed if names else 'is damaged or contains more than weights'
+        )
         raise CheckpointError(
-            f'The checkpoint {filename} was not loaded, because it '
-            f'{_reason(path)}; nothing in it was executed. If you trust its '
-            'origin, save its state_dict alone with torch.save and load '
-            'that.'
+            f'The checkpoint {filename} was not loaded, because it {reason}; '
+            'nothing in it was executed. If you trust its origin, save its '
+            'state_dict alone with torch.save and load that.'
         ) from error
     except LOADING_ERRORS as error:
         first_line = ascii(str(error).partition('\n')[0][:200])
@@ -200,15 +151,12 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
         ) from error
 
 
-def _reason(path: str) -> str:
-    """Why a file was refused, with the first few globals it asks for."""
-    try:
+def _unsafe_globals(path: str) -> list[str]:
+    """The first few globals that a refused file asks for."""
+    with suppress(*LOADING_ERRORS):
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except LOADING_ERRORS:
-        names = []
-    if not names:
-        return 'is damaged or contains more than weights'
-    return f'contains more than weights, {", ".join(map(ascii, names[:3]))}'
+        return [ascii(name) for name in names[:3]]
+    return []
 
 
 def checked_download(download: Callable[..., Any]) -> Callable[..., Any]:

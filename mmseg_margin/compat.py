@@ -7,12 +7,14 @@ call it, and configs for other tools import :mod:`mmseg_margin.patches`.
 import functools
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import metadata
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from .errors import DataSetError
 
@@ -115,12 +117,37 @@ def patch_checkpoint_saving() -> None:
     from mmengine.fileio import register_backend
     from mmengine.hooks import CheckpointHook
 
-    from .checkpoints import AtomicBackend, remove_after_saving
+    from .checkpoints import AtomicBackend
 
     register_backend('local', AtomicBackend, force=True, prefixes='')
     for name in ('_save_checkpoint_with_step', '_save_best_checkpoint'):
         save = getattr(CheckpointHook, name)
-        setattr(CheckpointHook, name, remove_after_saving(save))
+        setattr(CheckpointHook, name, _remove_after_saving(save))
+
+
+def _remove_after_saving(save: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a method of CheckpointHook: removals happen after the save."""
+
+    @functools.wraps(save)
+    def wrapper(hook: Any, *args: Any, **kwargs: Any) -> None:
+        backend = hook.file_backend
+        removed: set[str] = set()
+        methods = {x: getattr(backend, x) for x in dir(backend) if x[0] != '_'}
+        # rmtree is for the folders of deepspeed.
+        methods |= {'remove': removed.add, 'rmtree': removed.add}
+        hook.file_backend = SimpleNamespace(**methods)
+        try:
+            save(hook, *args, **kwargs)
+        finally:
+            hook.file_backend = backend
+        # A resumed training may rewrite a file that it has to remove.
+        best = getattr(hook, 'best_ckpt_path_dict', {}).values()
+        one = getattr(hook, 'best_ckpt_path', None)
+        for path in removed - {hook.last_ckpt, one, *best}:
+            is_file = backend.isfile(path)
+            (backend.remove if is_file else backend.rmtree)(path)
+
+    return wrapper
 
 
 def patch_image_loading() -> None:

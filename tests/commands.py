@@ -35,6 +35,15 @@ def call(
     return code, captured.out + captured.err
 
 
+def output_of(
+    capsys: pytest.CaptureFixture, tool: str, *arguments: Any, code: int = 0
+) -> str:
+    """Run a tool in this process, which has to exit with ``code``."""
+    found, said = call(capsys, tool, *arguments)
+    assert found == code, said[-3000:]
+    return said
+
+
 def run(
     command: Sequence[Any], folder: Path, **environment: str
 ) -> tuple[int, str]:
@@ -56,6 +65,15 @@ def run_python(
     folder: Path, *arguments: Any, **environment: str
 ) -> tuple[int, str]:
     return run([sys.executable, *arguments], folder, **environment)
+
+
+def output_of_python(
+    folder: Path, *arguments: Any, code: int = 0, **environment: str
+) -> str:
+    """Run Python in a new process, which has to exit with ``code``."""
+    found, said = run_python(folder, *arguments, **environment)
+    assert found == code, said[-3000:]
+    return said
 
 
 def free_port() -> str:

@@ -11,7 +11,7 @@ from yapf.yapflib import yapf_api
 
 from mmseg_margin.compat import apply_patches
 from mmseg_margin.stats import cache
-from tests.commands import TOOLS, run_python
+from tests.commands import TOOLS, output_of_python
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
 # tests show what an unsafe load would have done.
@@ -48,8 +48,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that pip puts into site-packages."""
     folder = tmp_path_factory.mktemp('installed')
     build = ['setup.py', '-q', 'build', '-b', folder]
-    code, said = run_python(TOOLS.parent, *build)
-    assert code == 0, said
+    output_of_python(TOOLS.parent, *build)
     return folder / 'lib'
 
 

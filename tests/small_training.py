@@ -1,5 +1,6 @@
 """The config of a training whose iterations take milliseconds."""
 
+import inspect
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,36 +16,54 @@ from tests.stats.builders import write_set
 
 CLASSES = ('sky', 'road', 'tree', 'car')
 # Group norm, so that a sample does not depend on the rest of its batch.
-NETWORK = {
-    'type': 'UNet',
-    'base_channels': 4,
-    'num_stages': 2,
-    'strides': (1, 1),
-    'enc_num_convs': (1, 1),
-    'dec_num_convs': (1,),
-    'downsamples': (True,),
-    'enc_dilations': (1, 1),
-    'dec_dilations': (1,),
-    'norm_cfg': {'type': 'GN', 'num_groups': 2},
-}
+NETWORK = dict(
+    type='UNet',
+    base_channels=4,
+    num_stages=2,
+    norm_cfg=dict(type='GN', num_groups=2),
+    strides=(1, 1),
+    enc_num_convs=(1, 1),
+    enc_dilations=(1, 1),
+    dec_num_convs=(1,),
+    dec_dilations=(1,),
+    downsamples=(True,),
+)
+HEAD = dict(
+    type='FCNHead',
+    num_classes=len(CLASSES),
+    in_channels=4,
+    in_index=1,
+    channels=4,
+    num_convs=0,
+    concat_input=False,
+    dropout_ratio=0.2,
+)
+PREPROCESSOR = dict(
+    type='SegDataPreProcessor',
+    mean=[127.5] * 3,
+    std=[64.0] * 3,
+    size=(32, 48),
+    seg_pad_val=255,
+)
 PLAIN = (
-    {'type': 'LoadImageFromFile'},
-    {'type': 'LoadAnnotations'},
-    {'type': 'PackSegInputs'},
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations'),
+    dict(type='PackSegInputs'),
 )
 AUGMENTED = (
     *PLAIN[:2],
-    {
-        'type': 'RandomResize',
-        'scale': (48, 32),
-        'ratio_range': (0.8, 1.5),
-        'keep_ratio': True,
-    },
-    {'type': 'RandomCrop', 'crop_size': (16, 24)},
-    {'type': 'RandomFlip', 'prob': 0.5},
-    {'type': 'PhotoMetricDistortion'},
+    dict(
+        type='RandomResize',
+        scale=(48, 32),
+        ratio_range=(0.8, 1.5),
+        keep_ratio=True,
+    ),
+    dict(type='RandomCrop', crop_size=(16, 24)),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='PhotoMetricDistortion'),
     PLAIN[2],
 )
+STATS = dict(type='ClassStatsHook', num_threads=1)
 
 
 def training_config(
@@ -57,82 +76,52 @@ def training_config(
     **settings: Any,
 ) -> Config:
     """Train a tiny net on what ``tests.stats.builders.write_set`` wrote."""
-    dataset = {
-        'type': 'BaseSegDataset',
-        'data_root': str(root),
-        'img_suffix': '.png',
-        'data_prefix': {'img_path': 'img', 'seg_map_path': 'ann'},
-        'metainfo': {'classes': CLASSES},
-        'pipeline': list(pipeline),
-    }
-    margin = {'type': 'MarginCalibrationLoss', 'backend': 'eager'}
-    return Config(
-        {
-            'default_scope': 'mmseg',
-            'custom_imports': {'imports': ['mmseg_margin']},
-            'model': {
-                'type': 'EncoderDecoder',
-                'data_preprocessor': {
-                    'type': 'SegDataPreProcessor',
-                    'mean': [127.5] * 3,
-                    'std': [64.0] * 3,
-                    'size': (32, 48),
-                    'seg_pad_val': 255,
-                },
-                'backbone': NETWORK,
-                'decode_head': {
-                    'type': 'FCNHead',
-                    'in_channels': 4,
-                    'in_index': 1,
-                    'channels': 4,
-                    'num_convs': 0,
-                    'concat_input': False,
-                    'dropout_ratio': 0.0 if pipeline == PLAIN else 0.2,
-                    'num_classes': len(CLASSES),
-                    'loss_decode': margin | (loss or {}),
-                },
-                'test_cfg': {'mode': 'whole'},
-            },
-            'train_dataloader': {
-                'batch_size': batch_size,
-                'num_workers': 0,
-                'sampler': {'type': 'InfiniteSampler', 'shuffle': True},
-                'dataset': dataset,
-            },
-            'train_cfg': {
-                'type': 'IterBasedTrainLoop',
-                'max_iters': max_iters,
-            },
-            'optim_wrapper': {
-                'optimizer': {'type': 'AdamW', 'lr': 0.01},
-            },
-            'param_scheduler': [
-                {'type': 'PolyLR', 'end': max_iters, 'by_epoch': False}
-            ],
-            'default_hooks': {
-                'checkpoint': {
-                    'type': 'CheckpointHook',
-                    'by_epoch': False,
-                    'interval': 1,
-                },
-                'logger': {'type': 'LoggerHook', 'interval': 1},
-            },
-            'custom_hooks': [
-                {
-                    'type': 'ClassStatsHook',
-                    'cache_dir': f'{work_dir}/cache',
-                    'num_threads': 1,
-                },
-                {'type': 'ExactResumeHook'},
-            ],
-            'randomness': {'seed': 0},
-            'work_dir': str(work_dir),
-            'log_level': 'WARNING',
-            # mmengine keeps loggers and message hubs by this name.
-            'experiment_name': f'small_{uuid.uuid4().hex}',
-            **settings,
-        }
+    margin = dict(type='MarginCalibrationLoss', backend='eager')
+    head = dict(HEAD, loss_decode=margin | (loss or {}))
+    if pipeline == PLAIN:
+        head['dropout_ratio'] = 0.0
+    dataset = dict(
+        type='BaseSegDataset',
+        data_root=str(root),
+        img_suffix='.png',
+        data_prefix=dict(img_path='img', seg_map_path='ann'),
+        metainfo=dict(classes=CLASSES),
+        pipeline=list(pipeline),
     )
+    config = dict(
+        default_scope='mmseg',
+        custom_imports=dict(imports=['mmseg_margin']),
+        model=dict(
+            type='EncoderDecoder',
+            data_preprocessor=PREPROCESSOR,
+            backbone=NETWORK,
+            decode_head=head,
+            test_cfg=dict(mode='whole'),
+        ),
+        train_dataloader=dict(
+            batch_size=batch_size,
+            num_workers=0,
+            sampler=dict(type='InfiniteSampler', shuffle=True),
+            dataset=dataset,
+        ),
+        train_cfg=dict(type='IterBasedTrainLoop', max_iters=max_iters),
+        optim_wrapper=dict(optimizer=dict(type='AdamW', lr=0.01)),
+        param_scheduler=[dict(type='PolyLR', end=max_iters, by_epoch=False)],
+        default_hooks=dict(
+            checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=1),
+            logger=dict(type='LoggerHook', interval=1),
+        ),
+        custom_hooks=[
+            dict(STATS, cache_dir=f'{work_dir}/cache'),
+            dict(type='ExactResumeHook'),
+        ],
+        randomness=dict(seed=0),
+        work_dir=str(work_dir),
+        log_level='WARNING',
+        # mmengine keeps loggers and message hubs by this name.
+        experiment_name=f'small_{uuid.uuid4().hex}',
+    )
+    return Config(config | settings)
 
 
 def add_validation(config: Config, interval: int) -> None:
@@ -188,14 +177,20 @@ def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
     return path
 
 
-def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:
-    """Train and return the final weights.
+def build_runner(config: Config, **settings: Any) -> Runner:
+    """A runner made from the parts of a config.
 
-    The runner gets the parts of the config, because mmengine would format a
-    whole config for every checkpoint, which takes longer than an iteration.
+    mmengine would format a whole config for the runner and for every
+    checkpoint, which takes longer than the training.
     """
-    parts = {key: config[key] for key in config if key != 'custom_imports'}
-    return Runner(**parts, **settings).train().state_dict()
+    names = inspect.signature(Runner).parameters
+    parts = {name: config[name] for name in names if name in config}
+    return Runner(**parts | settings)
+
+
+def train(config: Config, **settings: Any) -> dict[str, torch.Tensor]:
+    """Train and return the final weights."""
+    return build_runner(config, **settings).train().state_dict()
 
 
 def same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]):

@@ -11,7 +11,7 @@ from mmengine.logging import HistoryBuffer
 from mmengine.runner import CheckpointLoader, save_checkpoint
 
 from mmseg_margin.checkpoints import AtomicBackend, CheckpointError
-from tests.commands import call
+from tests.commands import output_of
 from tests.small_training import (
     PLAIN,
     keep_last_and_best,
@@ -155,7 +155,6 @@ def test_tools_refuse_programs(tmp_path, monkeypatch, capsys, tool):
     arguments = [path]
     if tool == 'train':
         arguments = ['--no-validate', '--cfg-options', f'load_from={path}']
-    code, said = call(capsys, tool, 'config.py', *arguments)
-    assert code == 1
+    said = output_of(capsys, tool, 'config.py', *arguments, code=1)
     assert "more than weights, 'posix.system'" in said
     assert not trace.exists()

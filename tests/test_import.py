@@ -7,7 +7,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmseg.registry import HOOKS, METRICS
 
-from tests.commands import run_python
+from tests.commands import output_of_python
 
 ROOT = Path(__file__).parents[1]
 RECIPE = next((ROOT / 'configs' / 'cityscapes').glob('*_r50*_margin_*.py'))
@@ -46,8 +46,7 @@ print(json.dumps([*states, modules]))
 def run(folder: Path, program: str, **environment: str) -> str:
     """The last line that a program prints."""
     arguments = ['-W', 'ignore', '-c', program]
-    code, said = run_python(folder, *arguments, **environment)
-    assert code == 0, said
+    said = output_of_python(folder, *arguments, **environment)
     return said.splitlines()[-1]
 
 

@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(
     path
@@ -24,58 +22,49 @@ MAY_CATCH_EVERYTHING = {'triton_check.py', 'samples.py'}
 READS_OR_WRITES_TEXT = ('open', 'read_text', 'write_text')
 
 
-def calls(path: Path) -> list[tuple[str, ast.Call]]:
-    tree = ast.parse(path.read_text('utf-8'))
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [(ast.unparse(node.func), node) for node in nodes]
+TREES = {path: ast.parse(path.read_text('utf-8')) for path in SOURCES}
+NODES = [(path, node) for path in SOURCES for node in ast.walk(TREES[path])]
+CALLS = [
+    (f'{path}:{node.lineno}', ast.unparse(node.func), ast.unparse(node))
+    for path, node in NODES
+    if isinstance(node, ast.Call)
+]
 
 
 def test_nothing_is_executed():
-    found = [
-        f'{path}:{node.lineno} {name}'
-        for path in SOURCES
-        for name, node in calls(path)
-        if name in FORBIDDEN
-    ]
+    found = [(place, name) for place, name, _ in CALLS if name in FORBIDDEN]
     assert found == []
 
 
 def test_torch_loads_only_weights():
-    loads = [
-        ast.unparse(node)
-        for path in SOURCES
-        for name, node in calls(path)
-        if name == 'torch.load'
-    ]
+    loads = [text for _, name, text in CALLS if name == 'torch.load']
     assert loads
     assert [x for x in loads if 'weights_only=True' not in x] == []
 
 
 def test_text_files_have_an_encoding():
-    found = []
-    for path in SOURCES:
-        for name, node in calls(path):
-            is_text = name.split('.')[-1] in READS_OR_WRITES_TEXT
-            text = ast.unparse(node)
-            binary = re.search(r"'[rwax+]*b[rwax+]*'", text)
-            other = name in ('Image.open', 'tarfile.open', 'os.open')
-            if is_text and not (binary or other or 'utf-8' in text):
-                found.append(f'{path}:{node.lineno} {text}')
+    found = [
+        f'{place} {text}'
+        for place, name, text in CALLS
+        if name.split('.')[-1] in READS_OR_WRITES_TEXT
+        and name not in ('Image.open', 'tarfile.open', 'os.open')
+        and not re.search(r"'[rwax+]*b[rwax+]*'|utf-8", text)
+    ]
     assert found == []
 
 
-@pytest.mark.parametrize('name', ['Exception', 'BaseException', None])
-def test_no_error_is_caught_wholesale(name):
-    found = []
-    for path in SOURCES:
-        if path.name in MAY_CATCH_EVERYTHING:
-            continue
-        for node in ast.walk(ast.parse(path.read_text('utf-8'))):
-            if isinstance(node, ast.ExceptHandler):
-                caught = node.type and ast.unparse(node.type)
-                reraises = any(isinstance(x, ast.Raise) for x in node.body)
-                if caught == name and not reraises:
-                    found.append(f'{path}:{node.lineno}')
+def test_no_error_is_caught_wholesale():
+    found = [
+        f'{path}:{node.lineno}'
+        for path, node in NODES
+        if isinstance(node, ast.ExceptHandler)
+        and path.name not in MAY_CATCH_EVERYTHING
+        and (
+            node.type is None
+            or ast.unparse(node.type) in ('Exception', 'BaseException')
+        )
+        and not any(isinstance(inner, ast.Raise) for inner in node.body)
+    ]
     assert found == []
 
 
@@ -85,16 +74,14 @@ ONLY_IN_A_CLONE = re.compile(r'\b(configs|docs|tests|tools)/|README|CHANGELOG')
 
 def texts(path: Path) -> list[str]:
     """All strings of a file that are not docstrings."""
-    tree = ast.parse(path.read_text('utf-8'))
-    docstrings = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
-    }
+    nodes = [*ast.walk(TREES[path])]
+    docstrings = [node.value for node in nodes if isinstance(node, ast.Expr)]
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
-        and id(node) not in docstrings
+        and node not in docstrings
     ]
 
 

@@ -4,21 +4,7 @@ import argparse
 from pathlib import Path
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.launch import (
-    check_folders,
-    load_config,
-    prepare_for_device,
-)
-from mmseg_margin.tooling.mosaic import (
-    draw_mosaic,
-    free_path,
-    images_of_test_split,
-    load_model,
-    own_images,
-    predict_rows,
-    samples_side_by_side,
-)
+from mmseg_margin.tooling import cli, launch, mosaic
 
 TITLES = ('image', 'prediction', 'ground truth')
 
@@ -42,37 +28,37 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         metavar='PATH',
         help='draw these images, or all images in these folders, instead',
     )
-    add_config_options(parser)
+    cli.add_config_options(parser)
     return parser.parse_args(argv)
 
 
-@tool
+@cli.tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     if args.images < 1:
         raise SettingError(f'--images must be 1 or more, got {args.images}.')
-    cfg = load_config(args.config, args.cfg_options)
-    prepare_for_device(cfg)
+    cfg = launch.load_config(args.config, args.cfg_options)
+    launch.prepare_for_device(cfg)
     if args.input:
-        samples = own_images(args.input)
+        samples = mosaic.own_images(args.input)
     else:
-        check_folders(cfg, ('test',))
-    model = load_model(cfg, args.checkpoint)
+        launch.check_folders(cfg, ('test',))
+    model = mosaic.load_model(cfg, args.checkpoint)
     meta = model.dataset_meta
     if not args.input:
-        samples, meta = images_of_test_split(cfg, args.images)
+        samples, meta = mosaic.images_of_test_split(cfg, args.images)
     samples = list(samples)
-    rows = list(predict_rows(model, samples, meta['palette']))
-    out = args.out or free_path(Path('mosaic.png'))
+    rows = list(mosaic.predict_rows(model, samples, meta['palette']))
+    out = args.out or mosaic.free_path(Path('mosaic.png'))
     out.parent.mkdir(parents=True, exist_ok=True)
-    draw_mosaic(
+    mosaic.draw_mosaic(
         rows,
         TITLES[: len(rows[0])],
         meta['classes'],
         meta['palette'],
         str(out),
         names=[Path(sample['img_path']).name for sample in samples],
-        side_by_side=samples_side_by_side(rows),
+        side_by_side=mosaic.samples_side_by_side(rows),
     )
     print(f'The picture is {out}')
 

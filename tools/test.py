@@ -6,18 +6,7 @@ import os
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.config_tools import add_hook
 from mmseg_margin.evaluation.tta import MODES, use_tta
-from mmseg_margin.tooling import flags
-from mmseg_margin.tooling.cli import (
-    add_metrics_argument,
-    add_runner_arguments,
-    tool,
-)
-from mmseg_margin.tooling.launch import (
-    build_runner,
-    check_folders,
-    open_config,
-    prepare_for_device,
-)
+from mmseg_margin.tooling import cli, flags, launch
 from mmseg_margin.tooling.ranks import watch_ranks
 from mmseg_margin.tooling.submission import make_submission
 
@@ -44,26 +33,26 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         choices=MODES,
         help='test-time augmentation; without a value: ms-flip',
     )
-    add_metrics_argument(parser)
+    cli.add_metrics_argument(parser)
     parser.add_argument('--show', action='store_true', help='show predictions')
     parser.add_argument('--show-dir', help='folder for painted predictions')
     parser.add_argument(
         '--wait-time', type=float, default=2, help='seconds for each --show'
     )
-    add_runner_arguments(parser)
+    cli.add_runner_arguments(parser)
     return parser.parse_args(argv)
 
 
-@tool
+@cli.tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = open_config(args)
+    cfg = launch.open_config(args)
     # The config that a resumed training has written says resume=True.
     cfg.load_from, cfg.resume = args.checkpoint, False
     flags.check_test(cfg)
     if args.show or args.show_dir:
         flags.show_predictions(cfg, args.show, args.show_dir, args.wait_time)
-    prepare_for_device(cfg)
+    launch.prepare_for_device(cfg)
     if args.tta:
         use_tta(cfg, args.tta)
     if args.format_only:
@@ -71,12 +60,12 @@ def main(argv: list[str] | None = None) -> None:
         with watch_ranks():
             make_submission(cfg, out, args.verbose)
         return
-    check_folders(cfg, ('test',))
+    launch.check_folders(cfg, ('test',))
     flags.add_metrics(cfg, args.metrics, 'test')
     add_hook(cfg, 'TrainingCountsHook')
     if args.out:
         flags.keep_predictions(cfg, args.out)
-    runner = build_runner(cfg, args.verbose)
+    runner = launch.build_runner(cfg, args.verbose)
     with watch_ranks():
         runner.test()
 

@@ -6,18 +6,7 @@ import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.config_tools import add_hook
 from mmseg_margin.losses.objectives import OBJECTIVES
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.tooling import flags
-from mmseg_margin.tooling.cli import (
-    add_metrics_argument,
-    add_runner_arguments,
-    tool,
-)
-from mmseg_margin.tooling.launch import (
-    build_runner,
-    check_folders,
-    open_config,
-    prepare_for_device,
-)
+from mmseg_margin.tooling import cli, flags, launch
 from mmseg_margin.tooling.ranks import watch_ranks
 
 
@@ -55,7 +44,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         action='store_true',
         help='do not evaluate while training',
     )
-    add_metrics_argument(parser)
+    cli.add_metrics_argument(parser)
     parser.add_argument(
         '--auto-scale-lr',
         action='store_true',
@@ -67,14 +56,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='fit class offsets to the last checkpoint at the end, into '
         'iter_N_offsets.pth',
     )
-    add_runner_arguments(parser)
+    cli.add_runner_arguments(parser)
     return parser.parse_args(argv)
 
 
-@tool
+@cli.tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = open_config(args)
+    cfg = launch.open_config(args)
     if args.loss:
         set_objective(cfg, args.loss, args.loss_heads)
         # Labels are checked also for a loss that needs no statistics.
@@ -92,11 +81,13 @@ def main(argv: list[str] | None = None) -> None:
         flags.add_metrics(cfg, args.metrics, 'val')
     if args.auto_scale_lr:
         flags.scale_learning_rate(cfg)
-    check_folders(cfg, ('train',) if args.no_validate else ('train', 'val'))
-    prepare_for_device(cfg)
+    launch.check_folders(
+        cfg, ('train',) if args.no_validate else ('train', 'val')
+    )
+    launch.prepare_for_device(cfg)
     if args.resume:
         flags.resume_training(cfg)
-    runner = build_runner(cfg, args.verbose)
+    runner = launch.build_runner(cfg, args.verbose)
     with watch_ranks():
         runner.train()
 

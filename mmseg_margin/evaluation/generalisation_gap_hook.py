@@ -6,13 +6,13 @@ import torch
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.runner.amp import autocast
-from mmseg.registry import HOOKS
-from torch.utils.data import DataLoader
+from mmseg.registry import DATASETS, HOOKS
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
+from mmseg_margin.config_tools import evenly_spaced, leaf_datasets
 from mmseg_margin.errors import SettingError
 
 from .margin_bound_metric import MarginBoundMetric
-from .plain_images import plain_loader
 
 MEASURED = ('mIoU', 'mIoU_bound', 'inside')
 
@@ -61,21 +61,16 @@ class GeneralisationGapHook(Hook):
     def _add_gap(
         self, runner: Runner, mode: str, metrics: dict[str, float]
     ) -> None:
-        loop = getattr(runner, f'{mode}_loop')
-        found = (
-            metric
-            for metric in loop.evaluator.metrics
-            if isinstance(metric, MarginBoundMetric)
-        )
-        metric = next(found, None)
-        if metric is None:
+        in_use = getattr(runner, f'{mode}_loop').evaluator.metrics
+        bounds = [x for x in in_use if isinstance(x, MarginBoundMetric)]
+        if not bounds:
             runner.logger.warning(
                 'GeneralisationGapHook has nothing to compare: add '
                 f"dict(type='MarginBoundMetric') to {mode}_evaluator."
             )
             return
-        train = self._measure_training(runner, mode, metric)
-        prefix = f'{metric.prefix}/'
+        train = self._measure_training(runner, mode, bounds[0])
+        prefix = f'{bounds[0].prefix}/'
         unseen = metrics[f'{prefix}mIoU']
         gap = {
             **{f'train_{name}': train[prefix + name] for name in MEASURED},
@@ -104,3 +99,28 @@ class GeneralisationGapHook(Hook):
                 samples = [sample.to_dict() for sample in step(batch)]
                 metric.process(batch, samples)
         return metric.evaluate(size)
+
+
+def plain_loader(
+    runner: Runner, split: str, like: str, num_images: int | None = None
+) -> DataLoader:
+    """Images of one split as they are tested: in order, not augmented.
+
+    They are loaded as those of the split ``like``, without wrappers that
+    repeat or mix images. Of more than ``num_images`` an evenly spaced
+    selection is taken, whose indices are ``loader.dataset.indices``.
+    """
+    settings = runner.cfg[f'{like}_dataloader']
+    pipeline = leaf_datasets(settings.dataset)[0].pipeline
+    parts = leaf_datasets(runner.cfg[f'{split}_dataloader'].dataset)
+    images: ConcatDataset = ConcatDataset(
+        [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
+    )
+    return runner.build_dataloader(
+        {
+            'dataset': Subset(images, evenly_spaced(len(images), num_images)),
+            'batch_size': settings.batch_size,
+            'num_workers': settings.get('num_workers', 0),
+            'sampler': {'type': 'DefaultSampler', 'shuffle': False},
+        }
+    )

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.evaluation.plain_images import plain_loader
+from mmseg_margin.evaluation.generalisation_gap_hook import plain_loader
 
 from .ascent import METRICS
 from .fit import fit_offsets

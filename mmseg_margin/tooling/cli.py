@@ -4,9 +4,12 @@ import argparse
 import errno
 import functools
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import pairwise
 
 from mmengine.config import DictAction
 
@@ -18,6 +21,8 @@ from .screen import quiet_screen
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'
+# How torch's message about a killed worker begins.
+LOST_WORKER = 'DataLoader worker'
 LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
 
 
@@ -92,8 +97,12 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
             sentence = _sentence(error)
             if sentence is None or os.environ.get(TRACEBACK_VARIABLE):
                 raise
-            print(f'error: {sentence}', file=sys.stderr)
+            if any(map(_is_lost_worker, _causes(error))):
+                # When memory is short further workers die, and torch's
+                # handler would raise that while this process ends.
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             print(
+                f'error: {sentence}\n'
                 f'(set {TRACEBACK_VARIABLE}=1 to see the traceback)',
                 file=sys.stderr,
             )
@@ -108,25 +117,54 @@ def _sentence(error: BaseException) -> str | None:
         # torch prepends the traceback of a data loading worker.
         kind = f'{type(error).__module__}.{type(error).__name__}: '
         return str(error).rpartition(kind)[2].rstrip()
-    # mmengine reports an interruption while it formats a config as an error
-    # of the config, so the causes are examined as well.
-    each: BaseException | None = error
-    while each:
+    for each in _causes(error):
         if isinstance(each, KeyboardInterrupt):
             return (
                 'stopped by Ctrl-C. Run the same command to continue; a '
                 'training with --resume.'
             )
-        if str(each).startswith('DataLoader worker'):
+        if _is_lost_worker(each):
+            what = str(each).rstrip('. ')
+            if not what.startswith(LOST_WORKER):
+                what = f'{LOST_WORKER} ended before it had sent its batch'
             return (
-                f'{str(each).rstrip(". ")}. Usually the system killed it for '
-                'lack of memory: lower num_workers, prefetch_factor or '
-                'batch_size of the data loader.'
+                f'{what}. Usually the system killed it for lack of memory: '
+                'lower num_workers, prefetch_factor or batch_size of the data '
+                'loader.'
             )
         if isinstance(each, OSError) and each.errno in DISK_FULL:
             return (
                 f'{each}: free some space and run the command again, a '
                 'training with --resume. No earlier file was damaged.'
             )
-        each = each.__cause__ or each.__context__
     return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that led to it.
+
+    mmengine reports an interruption while it formats a config as an error of
+    the config.
+    """
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_lost_worker(error: BaseException) -> bool:
+    """Whether a data loading worker has been killed.
+
+    torch says so, unless the loader was just reading from the worker: then
+    the connection may break first.
+    """
+    if str(error).startswith(LOST_WORKER):
+        return True
+    if not isinstance(error, (ConnectionError, EOFError)):
+        return False
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [frame.f_globals.get('__name__', '') for frame, _ in frames]
+    return any(
+        caller.startswith('torch.utils.data')
+        and called.startswith('multiprocessing')
+        for caller, called in pairwise(modules)
+    )

@@ -1,7 +1,7 @@
 """Pictures of images, predictions and ground truth side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, cycle
+from itertools import chain, count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,9 @@ def images_of_test_split(
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     settings = cfg.test_dataloader.dataset
     steps = leaf_datasets(settings)[0].get('pipeline') or []
-    default = dict(type='LoadAnnotations')
-    loading = next(filter(loads_annotations, steps), default)
+    loading = next(
+        filter(loads_annotations, steps), {'type': 'LoadAnnotations'}
+    )
     dataset = DATASETS.build(settings)
     infos = map(dataset.get_data_info, evenly_spaced(len(dataset), number))
     return map(TRANSFORMS.build(loading), infos), dataset.metainfo
@@ -125,38 +126,25 @@ def draw_mosaic(
 ) -> None:
     """Write a picture with the RGB images of each sample in a row.
 
-    Args:
-        rows: Images of each sample.
-        titles: One for each image of a sample.
-        classes: Names for the legend.
-        palette: RGB colours for the legend.
-        path: File to write.
-        column_inches: Width of an image.
-        names: Names of the samples, drawn into their first image.
-        side_by_side: How many samples are drawn in one line.
+    Every image of a sample has a title and is ``column_inches`` wide. Classes
+    and palette make the legend. ``names`` of the samples are drawn into their
+    first image, and ``side_by_side`` samples into one line.
     """
     height, width = rows[0][0].shape[:2]
     lines, columns = -(-len(rows) // side_by_side), len(titles)
-    pictures = column_inches * lines * height / width
     legend = 0.2 * -(-len(classes) // LEGEND_COLUMNS)
-    figure = Figure(
-        figsize=(
-            column_inches * columns * side_by_side,
-            pictures + 0.5 + legend,
-        ),
-        layout='constrained',
+    size = (
+        column_inches * columns * side_by_side,
+        column_inches * lines * height / width + 0.5 + legend,
     )
+    figure = Figure(figsize=size, layout='constrained')
     axes = figure.subplots(lines, columns * side_by_side, squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
     for axis, title in zip(axes[0], cycle(titles), strict=False):
         axis.set_title(title, fontsize=10)
-    # Each sample has as many axes as there are titles.
-    for axes_of_sample, images in zip(
-        axes.reshape(-1, columns), rows, strict=False
-    ):
-        for axis, image in zip(axes_of_sample, images, strict=True):
-            axis.imshow(image)
+    for axis, image in zip(axes.flat, chain.from_iterable(rows), strict=False):
+        axis.imshow(image)
     for axis, name in zip(axes.flat[::columns], names, strict=False):
         axis.text(0.01, 0.98, drawable(name), transform=axis.transAxes, **NAME)
     handles = [

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from numbers import Real
 from typing import Any
@@ -72,10 +72,9 @@ class ProgressHook(Hook):
                 flush=True,
             )
             return
-        model = _unwrapped(runner)
         print(
-            f'Training {_describe(model)} with '
-            f'{_kinds(*_losses(model)) or "its own loss"}\n'
+            f'Training {_describe(runner)} with '
+            f'{_kinds(_losses(runner.model)) or "its own loss"}\n'
             f'on {_images(runner.train_dataloader)}, {total} iterations; log '
             f'and checkpoints are in {runner.work_dir}',
             flush=True,
@@ -85,15 +84,12 @@ class ProgressHook(Hook):
     def after_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
     ) -> None:
-        loss = outputs['loss']
-        # Reading the loss waits for the device, so the parts come after it.
-        self.progress.step(
-            runner.iter + 1,
-            lambda: (
-                f', loss {float(loss.detach()):.4g}'
-                f'{_loss_parts(_unwrapped(runner))}'
-            ),
-        )
+        def losses() -> str:
+            # Reading the loss waits for the device, so its parts come after.
+            total = float(outputs['loss'].detach())
+            return f', loss {total:.4g}{_loss_parts(runner.model)}'
+
+        self.progress.step(runner.iter + 1, losses)
 
     def before_val(self, runner: Runner) -> None:
         SCREEN.tables = runner.iter >= runner.max_iters
@@ -102,7 +98,7 @@ class ProgressHook(Hook):
         SCREEN.tables = True
         loader = runner.test_dataloader
         print(
-            f'Testing {_describe(_unwrapped(runner))}\n'
+            f'Testing {_describe(runner)}\n'
             f'on {_images(loader)}; the log is in {runner.log_dir}',
             flush=True,
         )
@@ -117,48 +113,30 @@ class ProgressHook(Hook):
     def after_val_epoch(self, runner: Runner, metrics: Any = None) -> None:
         self.metrics = metrics
 
-    def after_val(self, runner: Runner) -> None:
-        figures = _figures(self.metrics)
-        print(f'validation at {runner.iter}: {figures}', flush=True)
+    after_test_epoch = after_val_epoch
 
-    def after_test_epoch(self, runner: Runner, metrics: Any = None) -> None:
-        self.metrics = metrics
+    def after_val(self, runner: Runner) -> None:
+        print(
+            f'validation at {runner.iter}: {_figures(self.metrics)}',
+            flush=True,
+        )
 
     def after_test(self, runner: Runner) -> None:
         print(f'result: {_figures(self.metrics)}', flush=True)
 
 
-def _loss_parts(model: nn.Module) -> str:
-    """The parts of this step's JaccardLoss, summed over the heads."""
-    parts = [
-        loss.last_parts()
-        for loss in _losses(model)
-        if isinstance(loss, JaccardLoss)
-    ]
-    if not all(parts) or not parts:
-        return ''
-    jaccard, ce = (sum(p[name] for p in parts) for name in ('jaccard', 'ce'))
-    return (
-        f' (jaccard {jaccard:.4g}, cross-entropy {ce:.4g} with weight '
-        f'{parts[0]["ce_weight"]:.3g})'
-    )
-
-
-def _unwrapped(runner: Runner) -> nn.Module:
-    model = runner.model
-    return model.module if is_model_wrapper(model) else model
-
-
-def _describe(model: nn.Module) -> str:
+def _describe(runner: Runner) -> str:
     """For example ``ResNetV1c + FCNHead (1.2 million parameters, ...)``."""
-    heads = heads_of_model(model).values()
+    model = runner.model
+    model = model.module if is_model_wrapper(model) else model
+    parts = [
+        getattr(model, 'backbone', model),
+        *heads_of_model(model).values(),
+    ]
     parameters = list(model.parameters())
     size = sum(parameter.numel() for parameter in parameters) / 1e6
-    return (
-        f'{_kinds(getattr(model, "backbone", model), *heads)} '
-        f'({size:.2f} million parameters, on the '
-        f'{parameters[0].device.type.upper()})'
-    )
+    device = parameters[0].device.type.upper()
+    return f'{_kinds(parts)} ({size:.2f} million parameters, on the {device})'
 
 
 def _images(loader: Any) -> str:
@@ -177,7 +155,20 @@ def _flat(loss: nn.Module) -> list[nn.Module]:
     return [each for part in loss for each in _flat(part)]
 
 
-def _kinds(*objects: object) -> str:
+def _loss_parts(model: nn.Module) -> str:
+    """The parts of this step's JaccardLoss, summed over the heads."""
+    losses = [x for x in _losses(model) if isinstance(x, JaccardLoss)]
+    parts = [loss.last_parts() for loss in losses]
+    if not all(parts) or not parts:
+        return ''
+    jaccard, ce = (sum(p[name] for p in parts) for name in ('jaccard', 'ce'))
+    return (
+        f' (jaccard {jaccard:.4g}, cross-entropy {ce:.4g} with weight '
+        f'{parts[0]["ce_weight"]:.3g})'
+    )
+
+
+def _kinds(objects: Iterable[object]) -> str:
     return ' + '.join(dict.fromkeys(type(each).__name__ for each in objects))
 
 

@@ -20,16 +20,14 @@ from mmseg_margin.errors import SettingError
 VARIABLES = {
     'pytorch': ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'),
     'slurm': ('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'),
-    'mpi': (
-        'OMPI_COMM_WORLD_RANK',
-        'OMPI_COMM_WORLD_SIZE',
-        'OMPI_COMM_WORLD_LOCAL_RANK',
+    'mpi': tuple(
+        f'OMPI_COMM_WORLD_{name}' for name in ('RANK', 'SIZE', 'LOCAL_RANK')
     ),
 }
 STARTERS = {
-    'pytorch': 'torchrun --nproc_per_node=N -m mmseg_margin TOOL',
-    'slurm': 'srun --ntasks=N python -m mmseg_margin TOOL',
-    'mpi': 'mpirun -n N python -m mmseg_margin TOOL',
+    'pytorch': 'torchrun --nproc_per_node=N -m',
+    'slurm': 'srun --ntasks=N python -m',
+    'mpi': 'mpirun -n N python -m',
 }
 DEFAULT_PORT = '29500'
 WHOLE_TRAINING = timedelta(days=3650)
@@ -117,13 +115,13 @@ def _set_rank_variables(launcher: str) -> None:
         if source not in os.environ:
             raise SettingError(
                 f'--launcher {launcher} found no {source} in the environment: '
-                f'start the ranks with {STARTERS[launcher]}.'
+                f'start the ranks with {STARTERS[launcher]} mmseg_margin TOOL.'
             )
         os.environ[name] = os.environ[source]
     os.environ.setdefault('MASTER_PORT', DEFAULT_PORT)
     if launcher == 'slurm' and 'MASTER_ADDR' not in os.environ:
-        command = ['scontrol', 'show', 'hostnames']
-        command.append(os.environ['SLURM_NODELIST'])
+        nodes = os.environ['SLURM_NODELIST']
+        command = ['scontrol', 'show', 'hostnames', nodes]
         hosts = subprocess.check_output(command, text=True)
         os.environ['MASTER_ADDR'] = hosts.split()[0]
     if 'MASTER_ADDR' not in os.environ:

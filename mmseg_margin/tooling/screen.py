@@ -56,8 +56,12 @@ class MessageOnly(logging.Formatter):
 
 @contextmanager
 def quiet_screen() -> Iterator[None]:
-    """Shows warnings, our own messages and metric tables only."""
-    show_warning = warnings.showwarning
+    """Shows warnings, our own messages and metric tables only.
+
+    A Runner creates its logger and logs hundreds of lines before it returns,
+    so every logger that mmengine creates inside gets the filter at once.
+    """
+    show_warning, init = warnings.showwarning, MMLogger.__init__
 
     def log_warning(
         message: Any, category: Any, filename: str, *place: Any, **more: Any
@@ -67,20 +71,6 @@ def quiet_screen() -> Iterator[None]:
             return
         logger = MMLogger.get_current_instance()
         logger.warning(str(message), extra={'only_in_file': True})
-
-    with _filtered_loggers(), warnings.catch_warnings():
-        warnings.showwarning = log_warning
-        yield
-
-
-@contextmanager
-def _filtered_loggers() -> Iterator[None]:
-    """Add the filter to every logger that mmengine creates inside.
-
-    A Runner creates its logger and logs hundreds of lines before it returns,
-    so the filter has to be in place when the logger is created.
-    """
-    init = MMLogger.__init__
 
     @functools.wraps(init)
     def filtered_init(self: MMLogger, *args: Any, **kwargs: Any) -> None:
@@ -92,7 +82,9 @@ def _filtered_loggers() -> Iterator[None]:
 
     MMLogger.__init__ = filtered_init
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = log_warning
+            yield
     finally:
         MMLogger.__init__ = init
 

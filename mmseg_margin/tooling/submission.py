@@ -9,13 +9,19 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import broadcast_object_list, is_main_process
-from mmseg.registry import DATASETS
+from mmengine.evaluator import BaseMetric
+from mmseg.registry import DATASETS, METRICS
 
 from mmseg_margin.evaluation.tta import without_annotations
 
 from .launch import build_runner
-from .submission_folder import SubmissionFolder, label_name
-from .submission_formats import SubmissionError, SubmissionFormat, find_format
+from .submission_folder import (
+    SubmissionError,
+    SubmissionFolder,
+    SubmissionFormat,
+    find_format,
+    label_name,
+)
 
 
 def make_submission(
@@ -23,18 +29,20 @@ def make_submission(
 ) -> None:
     """Predict the test split of ``cfg`` and pack it for the server.
 
-    Args:
-        cfg: Config to test, with ``load_from`` and the test-time augmentation
-            set; this function switches it to the test split.
-        output_dir: A new or empty folder, or one to continue.
-        is_verbose: Whether the whole log is shown.
+    ``cfg`` has ``load_from`` and the test-time augmentation set; the folder
+    is new or empty, or one to continue.
     """
-    form = use_test_split(cfg)
+    dataset = cfg.test_dataloader.dataset
+    form = find_format(dataset)
+    form.use_test_split(dataset)
+    dataset.data_prefix.pop('seg_map_path', None)
+    dataset.pop('indices', None)
+    dataset.pipeline = without_annotations(dataset.pipeline)
     folder = SubmissionFolder(output_dir, form)
-    images, missing = _claim(folder, cfg)
     try:
+        images, missing = _claim(folder, cfg)
         if missing:
-            cfg.test_dataloader.dataset.indices = missing
+            dataset.indices = missing
             cfg.test_evaluator = {
                 'type': 'SubmissionMetric',
                 'output_dir': str(output_dir),
@@ -51,18 +59,45 @@ def make_submission(
                 f'{_next_step(archive, form, len(images))}'
             )
     finally:
-        folder.release()
+        folder.lock.release()
 
 
-def use_test_split(cfg: Config) -> SubmissionFormat:
-    """Switch a config to the unlabelled test split of its data set."""
-    dataset = cfg.test_dataloader.dataset
-    form = find_format(dataset)
-    form.use_test_split(dataset)
-    dataset.data_prefix.pop('seg_map_path', None)
-    dataset.pop('indices', None)
-    dataset.pipeline = without_annotations(dataset.pipeline)
-    return form
+@METRICS.register_module()
+class SubmissionMetric(BaseMetric):
+    """Writes every prediction in the format of the data set's server.
+
+    Args:
+        output_dir: Folder of the submission.
+        dataset: Registered name of the data set, which decides the format.
+    """
+
+    default_prefix = 'submission'
+
+    def __init__(self, output_dir: str, dataset: str, **kwargs) -> None:
+        super().__init__(**kwargs)
+        form = find_format({'type': dataset})
+        self.folder = SubmissionFolder(output_dir, form)
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        meta = self.dataset_meta or {}
+        found = len(meta.get('classes', ()))
+        expected = len(self.folder.form.label_ids)
+        if found != expected:
+            raise SubmissionError(
+                f'{self.folder.form.dataset} is submitted with its {expected} '
+                f'classes, but the config has {found}: remove metainfo from '
+                'the data set.'
+            )
+        for sample in data_samples:
+            prediction = sample['pred_sem_seg']['data'].squeeze(0)
+            self.folder.write(
+                sample['img_path'], prediction.cpu().numpy(), meta['palette']
+            )
+            self.results.append(sample['img_path'])
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        """Number of label images written in this run."""
+        return {'written': len(set(results))}
 
 
 def _claim(
@@ -125,12 +160,13 @@ def run_identity(
     weights = str(cfg.load_from)
     if os.path.isfile(weights):
         weights = hashlib.sha256(Path(weights).read_bytes()).hexdigest()
-    files = [(os.path.realpath(image), os.stat(image)) for image in images]
+    files = []
+    for image in images:
+        stat = os.stat(image)
+        files.append((os.path.realpath(image), stat.st_size, stat.st_mtime_ns))
     return {
         'dataset': dataset,
-        'images': _digest(
-            [(path, stat.st_size, stat.st_mtime_ns) for path, stat in files]
-        ),
+        'images': _digest(files),
         'checkpoint': weights,
         'pipeline': _digest(cfg.test_dataloader.dataset.pipeline),
         'model': _digest(cfg.model),

@@ -1,28 +1,109 @@
-"""The folder of a submission, and the metric that writes into it.
+"""The folder of a submission, in the format that its server accepts.
 
 A submission that was interrupted can be continued, and files that do not
 belong to it are never changed.
 """
 
 import tarfile
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
 
 import numpy as np
 from filelock import FileLock, Timeout
-from mmengine.evaluator import BaseMetric
+from mmengine.config import ConfigDict
 from mmengine.fileio import dump, load
-from mmseg.registry import METRICS
 from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write
-
-from .submission_formats import SubmissionError, SubmissionFormat, find_format
+from mmseg_margin.config_tools import registered_name
+from mmseg_margin.errors import SettingError
 
 MARKER = 'submission.json'
 # Workers of a killed process notice its end, and free its lock, after 5 s.
 LOCK_SECONDS = 6.0
+
+
+class SubmissionError(SettingError):
+    """A submission that cannot be made, with the remedy."""
+
+
+@dataclass(frozen=True)
+class SubmissionFormat:
+    """A server's archive, label images and test split."""
+
+    dataset: str  # registered name
+    server: str  # page for the upload
+    archive: str  # file name; .zip or .tgz
+    images: int  # number of images in the test split
+    label_ids: tuple[int, ...]  # value of each class in a label image
+    labelled: tuple[str, ...]  # splits that are replaced by the test split
+    test: str  # the test split
+    is_list: bool = False  # whether a split is a list of names, not a folder
+    download: str = ''  # folder of a test split that is a separate download
+    folder: str = ''  # folder of the label images inside the archive
+    coloured: bool = False  # whether a label image contains the palette
+
+    def use_test_split(self, dataset: ConfigDict) -> None:
+        """Switch a data set's config from a labelled split to the test."""
+        place = dataset if self.is_list else dataset.data_prefix
+        key = 'ann_file' if self.is_list else 'img_path'
+        split = PurePosixPath(place[key])
+        if split.name in self.labelled:
+            test = str(split.with_name(self.test))
+            root = Path(dataset.get('data_root') or '')
+            is_there = not self.download or (root / test).is_dir()
+            place[key] = test if is_there else self.download
+
+
+FORMATS = (
+    SubmissionFormat(
+        dataset='CityscapesDataset',
+        server='https://www.cityscapes-dataset.com/submit/',
+        archive='cityscapes.zip',
+        images=1525,
+        # The ids of the 19 evaluated classes among Cityscapes' 34.
+        label_ids=(7, 8, 11, 12, 13, 17, *range(19, 29), 31, 32, 33),
+        labelled=('train', 'val'),
+        test='test',
+    ),
+    SubmissionFormat(
+        dataset='ADE20KDataset',
+        server='http://sceneparsing.csail.mit.edu/',
+        archive='ade20k.zip',
+        images=3352,
+        label_ids=tuple(range(1, 151)),  # 0 is 'other', not evaluated
+        labelled=('training', 'validation'),
+        test='testing',
+        download='../release_test/testing',
+    ),
+    SubmissionFormat(
+        dataset='PascalVOCDataset',
+        server='http://host.robots.ox.ac.uk:8080/',
+        archive='results.tgz',
+        images=1456,
+        label_ids=tuple(range(21)),
+        labelled=('train.txt', 'val.txt', 'trainval.txt'),
+        test='test.txt',
+        is_list=True,
+        folder='results/VOC2012/Segmentation/comp6_test_cls',
+        coloured=True,
+    ),
+)
+
+
+def find_format(dataset: dict) -> SubmissionFormat:
+    """The format for a data set's config, by its registered name."""
+    formats = {known.dataset: known for known in FORMATS}
+    name = registered_name(dataset)
+    if name not in formats:
+        raise SubmissionError(
+            f'--format-only knows no server for {name}, only for '
+            f'{", ".join(formats)}: use --out without --format-only to keep '
+            'the predictions of a labelled split.'
+        )
+    return formats[name]
 
 
 class SubmissionFolder:
@@ -32,51 +113,25 @@ class SubmissionFolder:
         self.root = Path(root)
         self.form = form
         # One per process, so that a process can claim its folder again.
-        self._lock = FileLock(
+        self.lock = FileLock(
             self.root.absolute() / f'.{MARKER}.lock', is_singleton=True
         )
 
     def claim(self, identity: dict[str, str]) -> None:
         """Create the folder, or continue it if ``identity`` is the same.
 
-        No other process can claim it until :meth:`release` or the end of
-        this process.
+        No other process can claim it until the lock is released or this
+        process ends.
         """
         self._refuse_foreign_files()
         self.root.mkdir(parents=True, exist_ok=True)
         try:
-            self._lock.acquire(timeout=LOCK_SECONDS)
+            self.lock.acquire(timeout=LOCK_SECONDS)
         except Timeout:
             raise SubmissionError(
                 f'--out {self.root} is in use by another process, and nothing '
                 'was touched: wait for its end, or choose another folder.'
             ) from None
-        try:
-            self._check_marker(identity)
-        except BaseException:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Allow other processes to claim the folder."""
-        self._lock.release()
-
-    def _refuse_foreign_files(self) -> None:
-        if not self.root.exists() or (self.root / MARKER).is_file():
-            return
-        # The lock, and a draft of the marker that a kill has left.
-        ours = f'.{MARKER}.'
-        if not self.root.is_dir() or not all(
-            path.name.startswith(ours) for path in self.root.iterdir()
-        ):
-            raise SubmissionError(
-                f'--out {self.root} contains files that are not a submission '
-                'of this tool, and nothing was touched: choose a new or empty '
-                'folder.'
-            )
-
-    def _check_marker(self, identity: dict[str, str]) -> None:
-        """Write the identity of the run, or compare it with the one there."""
         marker = self.root / MARKER
         if not marker.is_file():
             self._refuse_foreign_files()
@@ -90,6 +145,20 @@ class SubmissionFolder:
                 f'--out {self.root} contains the predictions of another run '
                 f'(different: {", ".join(differing)}), and nothing was '
                 'touched: choose another folder.'
+            )
+
+    def _refuse_foreign_files(self) -> None:
+        if not self.root.exists() or (self.root / MARKER).is_file():
+            return
+        # The lock, and a draft of the marker that a kill has left.
+        ours = f'.{MARKER}.'
+        if not self.root.is_dir() or not all(
+            path.name.startswith(ours) for path in self.root.iterdir()
+        ):
+            raise SubmissionError(
+                f'--out {self.root} contains files that are not a submission '
+                'of this tool, and nothing was touched: choose a new or empty '
+                'folder.'
             )
 
     def label_path(self, image: str) -> Path:
@@ -143,10 +212,8 @@ class SubmissionFolder:
         archive = self.root / self.form.archive
         paths = [self.label_path(image) for image in images]
         with atomic_write(archive) as part:
-            if (
-                archive.suffix == '.zip'
-            ):  # without compression, as PNGs have it
-                with zipfile.ZipFile(part, 'w') as zipped:
+            if archive.suffix == '.zip':  # stored, because PNGs are compressed
+                with ZipFile(part, 'w') as zipped:
                     for path in paths:
                         zipped.write(path, path.relative_to(self.root))
             else:
@@ -165,41 +232,3 @@ def label_name(image: str) -> str:
             'the folder where an archive is unpacked on Windows: rename it.'
         )
     return f'{name}.png'
-
-
-@METRICS.register_module()
-class SubmissionMetric(BaseMetric):
-    """Writes every prediction in the format of the data set's server.
-
-    Args:
-        output_dir: Folder of the submission.
-        dataset: Registered name of the data set, which decides the format.
-    """
-
-    default_prefix = 'submission'
-
-    def __init__(self, output_dir: str, dataset: str, **kwargs) -> None:
-        super().__init__(**kwargs)
-        form = find_format({'type': dataset})
-        self.folder = SubmissionFolder(output_dir, form)
-
-    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        meta = self.dataset_meta or {}
-        found = len(meta.get('classes', ()))
-        expected = len(self.folder.form.label_ids)
-        if found != expected:
-            raise SubmissionError(
-                f'{self.folder.form.dataset} is submitted with its {expected} '
-                f'classes, but the config has {found}: remove metainfo from '
-                'the data set.'
-            )
-        for sample in data_samples:
-            prediction = sample['pred_sem_seg']['data'].squeeze(0)
-            self.folder.write(
-                sample['img_path'], prediction.cpu().numpy(), meta['palette']
-            )
-            self.results.append(sample['img_path'])
-
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        """Number of label images written in this run."""
-        return {'written': len(set(results))}

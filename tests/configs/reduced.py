@@ -9,7 +9,9 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from mmseg_margin.config_tools import nodes
+from mmseg_margin.tooling.flags import without_validation
 from mmseg_margin.tooling.launch import prepare_for_device
+from tests import small_training
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(
@@ -91,24 +93,12 @@ def one_of_each() -> list[Path]:
 
 
 def build_runner(cfg: Config, work_dir: Path, validate: bool) -> Runner:
-    """A runner made from the parts of a config.
-
-    mmengine would format a whole config five times, which takes longer than
-    the training here.
-    """
-    parts = ['model', 'train_dataloader', 'train_cfg', 'optim_wrapper']
-    if validate:
-        parts += ['val_dataloader', 'val_cfg', 'val_evaluator']
-    optional = [
-        'param_scheduler',
-        'default_hooks',
-        'custom_hooks',
-        'load_from',
-    ]
-    return Runner(
-        **{part: cfg[part] for part in parts},
-        **{part: cfg.get(part) for part in optional},
+    """A runner of a reduced recipe, with or without its validation."""
+    if not validate:
+        without_validation(cfg)
+    return small_training.build_runner(
+        cfg,
         work_dir=str(work_dir),
-        default_scope='mmseg',
         experiment_name=work_dir.name,
+        visualizer=None,
     )

@@ -32,41 +32,30 @@ def metrics_config(
     return cfg
 
 
-def used_counts(runner: Runner) -> list[np.ndarray]:
-    return [metric.class_counts for metric in runner.test_evaluator.metrics]
-
-
-def test_counted_if_the_checkpoint_has_none(
-    cityscapes, config, checkpoint, tmp_path
+@pytest.mark.parametrize('origin', ['labels', 'checkpoint', 'config'])
+def test_counts_of_the_config_the_checkpoint_or_the_labels(
+    cityscapes, config, checkpoint, tmp_path, origin
 ):
-    runner = Runner.from_cfg(metrics_config(config, checkpoint, tmp_path))
+    """In this order; the labels are counted if nothing else has counts."""
+    cfg = metrics_config(config, checkpoint, tmp_path)
+    expected = count_labels(cityscapes).tolist()
+    if origin == 'checkpoint':
+        expected = [*range(1, 20)]
+        names = list(CityscapesDataset.METAINFO['classes'])
+        stats = ClassStats(names, expected, [1] * 19, [400] * 19)
+        meta = {'class_stats': stats.to_dict()}
+        path = write_checkpoint(config, tmp_path / 'model.pth', meta)
+        cfg.load_from = str(path)
+    if origin == 'config':
+        expected = [7] * 19
+        for metric in cfg.test_evaluator:
+            metric['class_counts'] = expected
+    runner = Runner.from_cfg(cfg)
     metrics = runner.test()
     assert {'mIoU', 'mIoU_tail', 'margin/mIoU_bound'} < set(metrics)
-    for counts in used_counts(runner):
-        np.testing.assert_array_equal(counts, count_labels(cityscapes))
-
-
-def test_counts_of_the_checkpoint_are_used(config, tmp_path):
-    cfg = metrics_config(config, None, tmp_path)
-    names = list(CityscapesDataset.METAINFO['classes'])
-    stats = ClassStats(names, [*range(1, 20)], [1] * 19, [400] * 19)
-    meta = {'class_stats': stats.to_dict()}
-    cfg.load_from = str(write_checkpoint(config, tmp_path / 'model.pth', meta))
-    runner = Runner.from_cfg(cfg)
-    runner.test()
-    for counts in used_counts(runner):
-        assert counts.tolist() == list(range(1, 20))
-    assert not (tmp_path / 'cache').exists()
-
-
-def test_counts_in_the_config_are_kept(config, checkpoint, tmp_path):
-    cfg = metrics_config(config, checkpoint, tmp_path)
-    for metric in cfg.test_evaluator:
-        metric['class_counts'] = [7] * 19
-    runner = Runner.from_cfg(cfg)
-    runner.test()
-    for counts in used_counts(runner):
-        assert counts.tolist() == [7] * 19
+    for metric in runner.test_evaluator.metrics:
+        assert metric.class_counts.tolist() == expected
+    assert (tmp_path / 'cache').exists() == (origin == 'labels')
 
 
 def test_a_training_with_class_stats_hook_shares_its_counts(

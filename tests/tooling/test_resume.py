@@ -21,16 +21,20 @@ KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '5'))
 ITERATIONS = 40
 
 
-def write_checkpoints(folder, *numbers):
-    for number in numbers:
+def write_checkpoints(folder, *numbers, record='last'):
+    """Checkpoints, the first of which is the newest by its time."""
+    folder.mkdir(exist_ok=True)
+    for age, number in enumerate(numbers):
         path = folder / f'iter_{number}.pth'
         torch.save({'meta': {'iter': number}, 'x': torch.rand(99)}, path)
-        os.utime(path, (number, number))
-    (folder / 'last_checkpoint').write_text(str(path))
+        os.utime(path, (1000 - age, 1000 - age))
+    if record is not None:
+        text = path if record == 'last' else record and folder / record
+        (folder / 'last_checkpoint').write_text(str(text))
 
 
 def newest(folder):
-    return Path(newest_whole_checkpoint(str(folder))).relative_to(folder)
+    return str(Path(newest_whole_checkpoint(str(folder))).relative_to(folder))
 
 
 def cut(content):
@@ -43,59 +47,48 @@ def zeros_in_the_middle(content):
 
 
 @pytest.mark.parametrize(
-    'damage', [cut, zeros_in_the_middle, lambda content: b'', None]
+    'damage', [cut, zeros_in_the_middle, lambda content: b'', None, 'link']
 )
 def test_a_bad_checkpoint_is_skipped_with_a_message(tmp_path, damage, capsys):
-    write_checkpoints(tmp_path, 5, 10)
+    record = None if damage == 'link' else 'last'
+    write_checkpoints(tmp_path, 5, 10, record=record)
     path = tmp_path / 'iter_10.pth'
     content = path.read_bytes()
     path.unlink()
-    if damage:
+    if damage == 'link':
+        path.symlink_to(tmp_path / 'nowhere.pth')
+    elif damage:
         path.write_bytes(damage(content))
-    assert newest(tmp_path) == Path('iter_5.pth')
+    assert newest(tmp_path) == 'iter_5.pth'
     (sentence,) = capsys.readouterr().out.strip().splitlines()
     assert f'{path} is missing or damaged' in sentence
     (tmp_path / 'iter_5.pth').unlink()
-    with pytest.raises(CheckpointError, match='Cannot resume'):
+    with pytest.raises(CheckpointError, match=r'Cannot resume.*iter_10\.pth'):
         newest(tmp_path)
 
 
-@pytest.mark.parametrize('record', ['', 'no/iter_1.pth', None])
-def test_without_a_record_the_number_decides(tmp_path, record):
-    """Not the time, which copying a folder may change."""
-    write_checkpoints(tmp_path, 1000, 8000, 900)
-    os.utime(tmp_path / 'iter_8000.pth', (1, 1))
+@pytest.mark.parametrize(
+    ('record', 'expected'),
+    [
+        # A folder may contain checkpoints of an earlier, longer training.
+        ('last', 'iter_900.pth'),
+        # Otherwise the number decides, not the time, which a copy changes.
+        ('', 'iter_8000.pth'),
+        ('no/iter_1.pth', 'iter_8000.pth'),
+        (None, 'iter_8000.pth'),
+    ],
+)
+def test_the_record_comes_before_the_numbers(tmp_path, record, expected):
+    write_checkpoints(tmp_path, 1000, 8000, 900, record=record)
     torch.save({}, tmp_path / 'best_mIoU_iter_9000.pth')
-    (tmp_path / 'last_checkpoint').unlink()
-    if record is not None:
-        text = record and str(tmp_path / record)
-        (tmp_path / 'last_checkpoint').write_text(text)
-    assert newest(tmp_path) == Path('iter_8000.pth')
-
-
-def test_the_record_comes_before_the_numbers(tmp_path):
-    """The folder may contain checkpoints of an earlier, longer training."""
-    write_checkpoints(tmp_path, 80, 10)
-    assert newest(tmp_path) == Path('iter_10.pth')
-
-
-def test_a_dangling_link_is_skipped(tmp_path, capsys):
-    write_checkpoints(tmp_path, 5)
-    (tmp_path / 'last_checkpoint').unlink()
-    (tmp_path / 'iter_10.pth').symlink_to(tmp_path / 'nowhere.pth')
-    assert newest(tmp_path) == Path('iter_5.pth')
-    assert 'iter_10.pth is missing or damaged' in capsys.readouterr().out
-    (tmp_path / 'iter_5.pth').unlink()
-    with pytest.raises(CheckpointError, match=r'iter_10\.pth'):
-        newest(tmp_path)
+    assert newest(tmp_path) == expected
 
 
 def test_a_folder_of_checkpoints_elsewhere(tmp_path):
-    (tmp_path / 'out').mkdir()
     write_checkpoints(tmp_path / 'out', 5, 10)
     (tmp_path / 'out' / 'last_checkpoint').rename(tmp_path / 'last_checkpoint')
     (tmp_path / 'out' / 'iter_10.pth').write_bytes(b'PK')
-    assert newest(tmp_path) == Path('out/iter_5.pth')
+    assert newest(tmp_path) == 'out/iter_5.pth'
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,20 @@
-"""The folder of a submission: ownership and content of its files."""
+"""The folder of a submission: formats, ownership and content of files."""
 
 import os
 
 import numpy as np
 import pytest
+from mmengine.config import ConfigDict
 from PIL import Image
 
 from mmseg_margin.tooling import submission_folder as folder_module
-from mmseg_margin.tooling.submission import (
+from mmseg_margin.tooling.submission_folder import (
+    FORMATS,
     SubmissionError,
     SubmissionFolder,
     find_format,
 )
+from tests.evaluation.fakes import LABEL_IDS
 from tests.processes import FORK, wait_for
 
 IDENTITY = {'dataset': 'CityscapesDataset', 'checkpoint': 'a'}
@@ -148,3 +151,47 @@ def test_no_name_leads_out_of_the_archive(tmp_path):
     with pytest.raises(SubmissionError, match='backslash'):
         make_folder(tmp_path).pack([r'ulm\..\..\evil_leftImg8bit.png'])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cityscapes_ids_are_those_of_cityscapesscripts():
+    assert find_format({'type': 'CityscapesDataset'}).label_ids == LABEL_IDS
+    labels = pytest.importorskip('cityscapesscripts.helpers.labels')
+    for train_id, label_id in enumerate(LABEL_IDS):
+        assert labels.trainId2label[train_id].id == label_id
+
+
+def test_ids_are_distinct_bytes():
+    for form in FORMATS:
+        assert len(set(form.label_ids)) == len(form.label_ids)
+        assert max(form.label_ids) < 256
+
+
+CITY, VOC = 'leftImg8bit', 'ImageSets/Segmentation'
+
+
+@pytest.mark.parametrize(
+    ('name', 'given', 'used'),
+    [
+        ('CityscapesDataset', f'{CITY}/val', f'{CITY}/test'),
+        ('CityscapesDataset', f'{CITY}/train/', f'{CITY}/test'),
+        ('CityscapesDataset', f'{CITY}/test', f'{CITY}/test'),
+        ('CityscapesDataset', f'{CITY}/demoVideo', f'{CITY}/demoVideo'),
+        ('PascalVOCDataset', f'{VOC}/val.txt', f'{VOC}/test.txt'),
+        ('PascalVOCDataset', f'{VOC}/trainval.txt', f'{VOC}/test.txt'),
+        ('PascalVOCDataset', f'{VOC}/test.txt', f'{VOC}/test.txt'),
+        ('ADE20KDataset', 'images/validation', '../release_test/testing'),
+        ('ADE20KDataset', 'inside/validation', 'inside/testing'),
+    ],
+)
+def test_a_labelled_split_becomes_the_test_split(tmp_path, name, given, used):
+    (tmp_path / 'inside' / 'testing').mkdir(parents=True)
+    cfg = ConfigDict(type=name, data_root=str(tmp_path), ann_file=given)
+    cfg.data_prefix = {'img_path': given}
+    form = find_format(cfg)
+    form.use_test_split(cfg)
+    assert used == (cfg.ann_file if form.is_list else cfg.data_prefix.img_path)
+
+
+def test_a_data_set_without_a_server():
+    with pytest.raises(SubmissionError, match='no server for BDD100KDataset'):
+        find_format({'type': 'mmseg.BDD100KDataset'})

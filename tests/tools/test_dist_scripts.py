@@ -29,10 +29,13 @@ for task in "${tasks[@]}"; do wait "$task" || exit 1; done
 SCONTROL = '#!/usr/bin/env bash\necho 127.0.0.1\necho elsewhere\n'
 
 
-def run_script(folder, script, *arguments, **environment):
+def run_script(folder, script, *arguments, code=0, **environment):
+    """What a script says; it has to exit with ``code``."""
     environment.setdefault('PORT', free_port())
-    command = [TOOLS / script, *arguments]
-    return run(command, folder, PYTHON=sys.executable, **environment)
+    environment['PYTHON'] = sys.executable
+    found, said = run([TOOLS / script, *arguments], folder, **environment)
+    assert found == code, said[-3000:]
+    return said
 
 
 @pytest.fixture
@@ -45,14 +48,12 @@ def config(tmp_path):
 def test_train_on_two_ranks_and_test(tmp_path, config):
     flags = ['--no-validate', '--verbose', '--cfg-options']
     flags.append('env_cfg.dist_cfg.timeout=240')
-    code, said = run_script(tmp_path, 'dist_train.sh', config, 2, *flags)
-    assert code == 0, said[-3000:]
+    said = run_script(tmp_path, 'dist_train.sh', config, 2, *flags)
     assert said.count('everything runs on the CPU') == 1
     assert 'Distributed training: True' in said
     assert 'timeout=240' in said
     checkpoint = tmp_path / 'iter_2.pth'
-    code, said = run_script(tmp_path, 'dist_test.sh', config, checkpoint, 1)
-    assert code == 0, said[-3000:]
+    said = run_script(tmp_path, 'dist_test.sh', config, checkpoint, 1)
     assert 'mIoU' in said
 
 
@@ -63,7 +64,7 @@ def test_slurm_without_a_gpu(tmp_path, config):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     arguments = ['cpu', 'margins', config, '--no-validate']
-    code, said = run_script(
+    said = run_script(
         tmp_path,
         'slurm_train.sh',
         *arguments,
@@ -74,7 +75,6 @@ def test_slurm_without_a_gpu(tmp_path, config):
         CPUS_PER_TASK='1',
         SRUN_ARGS='--time=10 --quiet',
     )
-    assert code == 0, said[-3000:]
     assert said.count('everything runs on the CPU') == 1
     called = (tmp_path / 'srun.txt').read_text()
     for option in (
@@ -99,6 +99,5 @@ def test_slurm_without_a_gpu(tmp_path, config):
     ],
 )
 def test_too_few_arguments(tmp_path, script, usage):
-    code, said = run_script(tmp_path, script)
-    assert code == 2
+    said = run_script(tmp_path, script, code=2)
     assert said == f'usage: tools/{script} {usage} [arguments]\n'

@@ -7,7 +7,7 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from tests.commands import TOOLS, call, free_port, run_python
+from tests.commands import TOOLS, free_port, output_of, output_of_python
 from tests.evaluation.fakes import predict, read_train_ids
 from tests.offsets.builders import World, make_world
 
@@ -28,8 +28,7 @@ def command(trained, tmp_path) -> list[str]:
 def test_from_a_checkpoint_to_a_better_one(trained, command, capsys, tmp_path):
     target = trained.checkpoint.with_name('model_offsets.pth')
     original = trained.checkpoint.read_bytes()
-    code, said = call(capsys, 'fit_offsets', *command)
-    assert code == 0, said
+    said = output_of(capsys, 'fit_offsets', *command)
     assert trained.checkpoint.read_bytes() == original
     record = json.loads(target.with_suffix('.json').read_text())
     for part in ('before', 'after'):
@@ -38,29 +37,28 @@ def test_from_a_checkpoint_to_a_better_one(trained, command, capsys, tmp_path):
     assert f'Wrote {target}' in said
     # The new one is an ordinary checkpoint for the other tools.
     config = str(trained.config)
-    code, said = call(capsys, 'test', config, target, *command[2:])
+    said = output_of(capsys, 'test', config, target, *command[2:])
     assert f'mIoU {record["after"]["mean"]:.2f}' in said
     # It is recognised, and the original is named as the one to give.
-    code, said = call(capsys, 'fit_offsets', config, target, *command[2:])
-    assert code == 1
+    said = output_of(
+        capsys, 'fit_offsets', config, target, *command[2:], code=1
+    )
     assert 'has offsets already' in said
     assert 'give the original checkpoint' in said
 
 
 def test_nothing_is_written_where_nothing_is_gained(command, capsys, tmp_path):
     fitted, target = tmp_path / 'fitted.pth', tmp_path / 'new' / 'model.pth'
-    assert call(capsys, 'fit_offsets', *command, '--out', fitted)[0] == 0
+    output_of(capsys, 'fit_offsets', *command, '--out', fitted)
     # The same weights, but for the record of the fit.
     state = torch.load(fitted, weights_only=False)['state_dict']
     torch.save(state, tmp_path / 'weights.pth')
     command[1] = str(tmp_path / 'weights.pth')
-    code, said = call(capsys, 'fit_offsets', *command, '--out', target)
-    assert code == 0, said
+    said = output_of(capsys, 'fit_offsets', *command, '--out', target)
     assert 'No checkpoint was written' in said
     assert not target.parent.exists()
     flags = ('--out', target, '--force', '--images', 4)
-    code, said = call(capsys, 'fit_offsets', *command, *flags)
-    assert code == 0, said
+    output_of(capsys, 'fit_offsets', *command, *flags)
     assert torch.load(target, weights_only=False)['meta'].keys() == {
         'fitted_offsets'
     }
@@ -73,11 +71,9 @@ def test_a_submission_with_offsets(world, capsys, tmp_path):
     flags = ['--work-dir', tmp_path / 'work_dir']
     flags += ['--cfg-options', f'visualizer.name={tmp_path.name}']
     fit = [config, checkpoint, '--force', '--out', target, *flags]
-    code, said = call(capsys, 'fit_offsets', *fit)
-    assert code == 0, said
+    output_of(capsys, 'fit_offsets', *fit)
     submit = [config, target, '--format-only', '--out', out, *flags]
-    code, said = call(capsys, 'test', *submit)
-    assert code == 0, said
+    output_of(capsys, 'test', *submit)
     images = sorted(root.glob('leftImg8bit/test/*/*.png'))[:3]
     for image, expected in zip(
         images, predict(config, target, images), strict=True
@@ -94,12 +90,11 @@ def test_two_ranks_write_the_same_offsets(trained, command, tmp_path):
     for ranks in (1, 2):
         target = tmp_path / f'{ranks}.pth'
         flags = ['--launcher=pytorch', '--out', target]
-        code, said = run_python(
+        said = output_of_python(
             tmp_path,
             *(*start, ranks, '--master_port', free_port()),
             *(tool, *command, *flags),
         )
-        assert code == 0, said
         assert said.count('| car ') == 1
         state = torch.load(target, weights_only=False)['state_dict']
         offsets.append(state['decode_head.conv_seg.bias'])
@@ -124,7 +119,6 @@ def test_mistakes_in_a_sentence(trained, command, capsys, tmp_path):
         ([config, checkpoint, '--out', checkpoint], 'is kept'),
         ([config, checkpoint, '--out', '/dev/full'], 'No space left'),
     ):
-        code, said = call(capsys, 'fit_offsets', *arguments, *work_dir)
-        assert code == 1, said
+        said = output_of(capsys, 'fit_offsets', *arguments, *work_dir, code=1)
         (line,) = (x for x in said.splitlines() if x.startswith('error: '))
         assert expected in line

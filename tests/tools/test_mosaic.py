@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.commands import call
+from tests.commands import output_of
 
 
 def columns(path):
@@ -17,10 +17,9 @@ def columns(path):
 
 def test_the_test_split_with_its_labels(world, tmp_path, capsys):
     out = tmp_path / 'new folder' / 'mosaic.png'
-    code, said = call(
-        capsys, 'mosaic', *world[1:], '--out', out, '--images', 2
-    )
-    assert (code, columns(out)) == (0, 3)
+    flags = ['--out', out, '--images', 2]
+    said = output_of(capsys, 'mosaic', *world[1:], *flags)
+    assert columns(out) == 3
     assert f'The picture is {out}' in said
 
 
@@ -31,7 +30,7 @@ def test_images_of_the_user(world, tmp_path, capsys):
     out = tmp_path / 'out' / 'mosaic.png'
     options = ['--cfg-options', 'test_dataloader.dataset.data_root=nowhere']
     inputs = ['--input', image, tmp_path, '--out', out]
-    assert call(capsys, 'mosaic', *world[1:], *inputs, *options)[0] == 0
+    output_of(capsys, 'mosaic', *world[1:], *inputs, *options)
     assert columns(out) == 2
 
 
@@ -43,8 +42,7 @@ def test_a_folder_of_many_images(world, tmp_path, monkeypatch, capsys):
     Path('images').mkdir()
     for number in range(18):
         shutil.copy(image, f'images/{number}.png')
-    code, said = call(capsys, 'mosaic', *world[1:], '--input', 'images')
-    assert code == 0
+    said = output_of(capsys, 'mosaic', *world[1:], '--input', 'images')
     assert 'The picture is mosaic_1.png' in said
     assert Path('mosaic.png').read_text() == 'mine'
     assert columns('mosaic_1.png') == 4  # 18 images of 2:1, in pairs
@@ -67,6 +65,5 @@ def test_a_folder_of_many_images(world, tmp_path, monkeypatch, capsys):
 def test_mistakes(world, tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'empty.png').write_bytes(b'')
-    code, shown = call(capsys, 'mosaic', *world[1:], *arguments)
-    assert code == 1
+    shown = output_of(capsys, 'mosaic', *world[1:], *arguments, code=1)
     assert f'error: {said}' in shown

@@ -14,7 +14,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from mmseg.datasets import CityscapesDataset
 
-from tests.commands import TOOLS, call, load_tool, run_python
+from tests.commands import TOOLS, load_tool, output_of, output_of_python
 from tests.evaluation.fakes import predict, read_train_ids
 
 TOOL = TOOLS / 'test.py'
@@ -75,8 +75,7 @@ def test_every_metric_on_a_checkpoint_of_any_objective(
     command[1] = str(tmp_path / 'training/iter_2.pth')
     metrics = ['--metrics', 'tail', 'gap', 'cityscapes', '--tta']
     out = tmp_path / 'predictions'
-    code, said = call(capsys, 'test', *command, '--out', out, *metrics)
-    assert code == 0, said
+    said = output_of(capsys, 'test', *command, '--out', out, *metrics)
     result = said[said.index('result: ') :]
     assert 'margin/gap_mIoU' in result
     assert 'IoU/' not in result
@@ -103,16 +102,14 @@ def test_weights_alone_with_the_config_of_a_resumed_training(
         {key: checkpoint[key] for key in ('meta', 'state_dict')}, weights
     )
     command[1] = str(weights)
-    code, said = call(capsys, 'test', *command, 'resume=True')
-    assert code == 0, said
+    said = output_of(capsys, 'test', *command, 'resume=True')
     assert 'result: aAcc' in said
 
 
 def test_a_submission_on_two_ranks(world, command, tmp_path):
     start = ['-m', 'torch.distributed.run', '--standalone', '--nproc_per_node']
     flags = ['--format-only', '--out', 'out', '--launcher=pytorch']
-    code, said = run_python(tmp_path, *start, 2, TOOL, *command, *flags)
-    assert code == 0, said
+    said = output_of_python(tmp_path, *start, 2, TOOL, *command, *flags)
     assert said.count('60 label images (60 new)') == 1
     check_submission(world, tmp_path / 'out')
 
@@ -134,9 +131,8 @@ def test_a_killed_submission_is_completed(world, command, tmp_path, capsys):
     stamps = {path: path.stat().st_mtime_ns for path in out.glob('*.png')}
     assert 5 <= len(stamps) < 60
     assert not (out / 'cityscapes.zip').exists()
-    code, said = call(capsys, 'test', *args)
-    assert code == 0
+    said = output_of(capsys, 'test', *args)
     assert f'60 label images ({60 - len(stamps)} new)' in said
     check_submission(world, out)
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
-    assert '60 label images (0 new)' in call(capsys, 'test', *args)[1]
+    assert '60 label images (0 new)' in output_of(capsys, 'test', *args)

@@ -109,11 +109,11 @@ def _read_parts(truth: Path, name: str) -> Image.Image:
 
 
 @report_errors
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('source', type=Path, metavar='SOURCE')
     parser.add_argument('target', type=Path, metavar='TARGET')
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     written = convert_endovis(args.source, args.target)
     counts = ', '.join(f'{split} {n}' for split, n in written.items())
     print(f'\nFrames in {args.target}: {counts}.')

@@ -29,11 +29,11 @@ def read_weights(path: Path) -> dict:
 
 
 @report_errors
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('source', type=Path, metavar='SOURCE')
     parser.add_argument('target', type=Path, metavar='TARGET')
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     converted = convert_timm_seresnext(read_weights(args.source))
     args.target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(args.target) as draft:

@@ -6,18 +6,21 @@ import numpy as np
 from PIL import Image
 
 from mmseg_margin.datasets import CamVidDataset
+from tests.commands import output_of
 from tests.layouts import make_camvid_segnet
 
+TOOL = 'converters/camvid'
 LOADING = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
 
 
-def test_only_void_changes_and_becomes_255(tmp_path, convert):
+def test_only_void_changes_and_becomes_255(tmp_path, capsys):
     source = make_camvid_segnet(tmp_path / 'segnet', n=3)
-    code, output = convert('camvid', source, tmp_path / 'camvid')
-    assert (code, 'train 3, val 3, test 3' in output) == (0, True)
+    target = tmp_path / 'camvid'
+    output = output_of(capsys, TOOL, source, target)
+    assert 'train 3, val 3, test 3' in output
     for split in ('train', 'val', 'test'):
         dataset = CamVidDataset(
-            data_root=str(tmp_path / 'camvid'),
+            data_root=str(target),
             data_prefix=dict(img_path=split, seg_map_path=f'{split}annot'),
             pipeline=LOADING,
         )
@@ -29,22 +32,21 @@ def test_only_void_changes_and_becomes_255(tmp_path, convert):
             np.testing.assert_array_equal(sample['gt_seg_map'], original)
 
 
-def test_converting_twice_changes_nothing(tmp_path, convert):
+def test_converting_twice_changes_nothing(tmp_path, capsys):
     source = make_camvid_segnet(tmp_path / 'segnet', n=1)
-    convert('camvid', source, tmp_path / 'once')
-    convert('camvid', tmp_path / 'once', tmp_path / 'twice')
+    output_of(capsys, TOOL, source, tmp_path / 'once')
+    output_of(capsys, TOOL, tmp_path / 'once', tmp_path / 'twice')
     label = 'trainannot/0001TP_000000.png'
     first = (tmp_path / 'once' / label).read_bytes()
     assert (tmp_path / 'twice' / label).read_bytes() == first
 
 
-def test_errors_name_the_wrong_folders(tmp_path, convert):
+def test_errors_name_the_wrong_folders(tmp_path, capsys):
     def error_message():
-        code, output = convert('camvid', source, tmp_path / 'out')
-        assert code == 1
+        output = output_of(capsys, TOOL, source, target, code=1)
         return output
 
-    source = tmp_path / 'segnet'
+    source, target = tmp_path / 'segnet', tmp_path / 'out'
     assert 'trainannot' in error_message()
     assert str(source) in error_message()
     make_camvid_segnet(source, n=1)
