@@ -7,7 +7,7 @@ import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.config_tools import add_hook
 from mmseg_margin.evaluation.tta import MODES, use_tta
 from mmseg_margin.tooling import cli, flags, launch
-from mmseg_margin.tooling.ranks import watch_ranks
+from mmseg_margin.tooling.ranks import join_ranks, watch_ranks
 from mmseg_margin.tooling.submission import make_submission
 
 
@@ -57,6 +57,7 @@ def main(argv: list[str] | None = None) -> None:
         use_tta(cfg, args.tta)
     if args.format_only:
         out = args.out or os.path.join(cfg.work_dir, 'submission')
+        join_ranks(cfg)  # the ranks share out the images before the Runner
         with watch_ranks():
             make_submission(cfg, out, args.verbose)
         return

@@ -11,7 +11,8 @@ from threading import Thread
 
 import torch
 from mmengine.config import Config
-from mmengine.dist import get_dist_info
+from mmengine.dist import get_dist_info, init_dist, is_distributed
+from mmengine.utils.dl_utils import set_multi_processing
 from torch import distributed
 
 from mmseg_margin.errors import SettingError
@@ -56,6 +57,19 @@ def init_distributed(cfg: Config) -> None:
             'start all of them, with the same MASTER_ADDR and a MASTER_PORT '
             'that is free.'
         ) from error
+
+
+def join_ranks(cfg: Config) -> None:
+    """Open the process group as a Runner would, for work before there is one.
+
+    Without CUDA :func:`init_distributed` has opened it already.
+    """
+    launcher = cfg.get('launcher', 'none')
+    if launcher == 'none' or is_distributed():
+        return
+    env_cfg = cfg.get('env_cfg') or {}
+    set_multi_processing(**env_cfg.get('mp_cfg', {}), distributed=True)
+    init_dist(launcher, **env_cfg.get('dist_cfg', {'backend': 'nccl'}))
 
 
 @contextmanager
