@@ -7,7 +7,7 @@ from pathlib import Path
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.errors import SettingError
 from mmseg_margin.offsets.ascent import METRICS
-from mmseg_margin.offsets.fit_checkpoint import (
+from mmseg_margin.offsets.checkpoint import (
     SUFFIX,
     default_target,
     fit_checkpoint,
