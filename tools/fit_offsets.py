@@ -73,6 +73,11 @@ def main(argv: list[str] | None = None) -> None:
             f'--out {target} is the original checkpoint, which is kept: '
             'choose another file.'
         )
+    folder = next(each for each in target.absolute().parents if each.exists())
+    if target.is_dir() or not os.access(folder, os.W_OK):
+        raise SettingError(
+            f'{target} cannot be written: choose another file with --out.'
+        )
     check_folders(cfg, (args.split, 'val'))
     prepare_for_device(cfg)
     runner = build_runner(cfg)

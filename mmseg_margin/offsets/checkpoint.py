@@ -78,6 +78,11 @@ def fitted_offsets_of(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
 def load_weights(runner: Runner, path: str) -> None:
     """Load a checkpoint that belongs to the model and was not fitted yet."""
     checkpoint = CheckpointLoader.load_checkpoint(path, map_location='cpu')
+    if not isinstance(checkpoint, dict):
+        raise SettingError(
+            f'{path} holds a {type(checkpoint).__name__} and not the weights '
+            'of a network: give a checkpoint.'
+        )
     record = fitted_offsets_of(checkpoint)
     if record is not None:
         raise SettingError(

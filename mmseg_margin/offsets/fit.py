@@ -80,7 +80,7 @@ def _as_images(
     """(N, K, H W), (N, H W) and (N,); pixels are images of one pixel."""
     if images is None:
         images = torch.arange(len(scores), device=scores.device)
-    shape = (scores.shape[0], *scores.shape[2:])
+    shape = scores.shape[:1] + scores.shape[2:]
     if scores.dim() not in (2, 4) or not (
         labels.shape == shape and images.shape == shape[:1]
     ):
@@ -89,8 +89,9 @@ def _as_images(
             f'images {tuple(images.shape)} do not belong together: give '
             '(P, K), (P,) and (P,), or (N, K, H, W), (N, H, W) and (N,).'
         )
-    N, K = scores.shape[:2]
-    return scores.reshape(N, K, -1), labels.reshape(N, -1).long(), images
+    N, K, size = *scores.shape[:2], shape[1:].numel()
+    scores, labels = scores.reshape(N, K, size), labels.reshape(N, size)
+    return scores, labels.long(), images
 
 
 def _check(scores: Tensor, labels: Tensor) -> None:

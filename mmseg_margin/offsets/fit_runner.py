@@ -18,6 +18,7 @@ from .fit import MAX_PIXELS, check_choice, fit_offsets
 from .network import (
     bare_model,
     check_classifier,
+    check_labels,
     find_classifier,
     score_batch,
     scored_images,
@@ -55,11 +56,13 @@ def fit_runner(
     model.eval()
     try:
         loader = plain_loader(runner, split, 'val', num_images)
+        unseen = plain_loader(runner, 'val', 'val')
+        check_labels(loader, split)
+        check_labels(unseen, 'val')
         batch = next(iter(loader))
         check_classifier(model, lambda: next(score_batch(runner, batch))[0])
         sample = sample_pixels(runner, loader)
         offsets = _fit(sample, metric)
-        unseen = plain_loader(runner, 'val', 'val')
         folds = [offsets]
         if split == 'val':
             folds = _fit_without_each_fold(sample, _size(unseen), metric)

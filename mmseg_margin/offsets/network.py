@@ -87,6 +87,22 @@ def check_classifier(model: nn.Module, score: Callable[[], Tensor]) -> None:
         )
 
 
+def check_labels(loader: DataLoader, split: str) -> None:
+    """Refuse a split without labels before the network is run."""
+    try:
+        sample = loader.dataset[0]['data_samples']
+    except KeyError as error:
+        if error.args != ('seg_map_path',):
+            raise
+        sample = {}  # LoadAnnotations has no file to load
+    if 'gt_sem_seg' not in sample:
+        raise DataSetError(
+            f'The {split} split comes without labels, which the fit needs: '
+            'choose a split with labels, set seg_map_path in its data_prefix, '
+            'or add LoadAnnotations to the pipeline of val_dataloader.'
+        )
+
+
 def scored_images(
     runner: Runner, loader: DataLoader, title: str
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -117,12 +133,6 @@ def score_batch(runner: Runner, batch: Any) -> Iterator[tuple[Tensor, Tensor]]:
     threshold = getattr(model.decode_head, 'threshold', None)
     for sample in samples:
         path = sample.metainfo.get('img_path', 'an image')
-        if 'gt_sem_seg' not in sample:
-            raise DataSetError(
-                f'{path} comes without labels, which the fit needs: choose a '
-                'split with labels, or add LoadAnnotations to the pipeline of '
-                'val_dataloader.'
-            )
         scores = class_scores(sample.seg_logits.data, threshold)
         if not scores.isfinite().all():
             raise DataSetError(
