@@ -56,28 +56,6 @@ def fit_offsets(
         torch.Size([2])
     """
     check_choice('metric', metric, METRICS)
-    scores, labels, images = _as_images(scores, labels, images)
-    size = labels.shape[1]
-    kept = (labels.flatten() != ignore_index).nonzero().flatten()
-    kept = kept[:: -(-len(kept) // max_pixels) or 1]
-    scores = scores[kept // size, :, kept % size].float()
-    labels, images = labels.flatten()[kept], images[kept // size]
-    _check(scores, labels)
-    return _fit_parts(scores, labels, images, metric, seed)
-
-
-def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a setting that has none of its known values."""
-    if value not in known:
-        raise SettingError(
-            f'{name}={value!r} is unknown: choose {" or ".join(known)}.'
-        )
-
-
-def _as_images(
-    scores: Tensor, labels: Tensor, images: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(N, K, H W), (N, H W) and (N,); pixels are images of one pixel."""
     if images is None:
         images = torch.arange(len(scores), device=scores.device)
     shape = scores.shape[:1] + scores.shape[2:]
@@ -89,9 +67,23 @@ def _as_images(
             f'images {tuple(images.shape)} do not belong together: give '
             '(P, K), (P,) and (P,), or (N, K, H, W), (N, H, W) and (N,).'
         )
-    N, K, size = *scores.shape[:2], shape[1:].numel()
-    scores, labels = scores.reshape(N, K, size), labels.reshape(N, size)
-    return scores, labels.long(), images
+    size = shape[1:].numel()  # 1, if the pixels are given one by one
+    labels = labels.reshape(-1).long()
+    kept = (labels != ignore_index).nonzero().flatten()
+    kept = kept[:: -(-len(kept) // max_pixels) or 1]
+    maps = scores.reshape(*scores.shape[:2], size)
+    scores = maps[kept // size, :, kept % size].float()
+    labels, images = labels[kept], images[kept // size]
+    _check(scores, labels)
+    return _fit_parts(scores, labels, images, metric, seed)
+
+
+def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a setting that has none of its known values."""
+    if value not in known:
+        raise SettingError(
+            f'{name}={value!r} is unknown: choose {" or ".join(known)}.'
+        )
 
 
 def _check(scores: Tensor, labels: Tensor) -> None:
