@@ -119,10 +119,8 @@ class FittedOffsets:
 
     def table(self) -> str:
         """Class, offset, and the metric before and after."""
-        name = self.metric.removeprefix('m')
-        table = PrettyTable(
-            ['class', 'offset', f'{name} before', 'after', 'change']
-        )
+        before = f'{self.metric.removeprefix("m")} before'
+        table = PrettyTable(['class', 'offset', before, 'after', 'change'])
         table.align = 'r'
         table.align['class'] = 'l'
         for k, offset in enumerate(self.offsets):

@@ -94,9 +94,12 @@ def test_a_binary_head_has_one_offset():
 
 
 def test_a_model_without_a_bias():
-    model = nn.Module()
-    model.decode_head = nn.Module()
-    model.decode_head.conv_seg = nn.Conv2d(4, 3, 1, bias=False)
-    for each in (model, nn.Module()):
+    """A head that assigns masks to queries has no such layer at all."""
+    without_bias, of_queries = nn.Module(), nn.Module()
+    without_bias.decode_head = nn.Module()
+    without_bias.decode_head.conv_seg = nn.Conv2d(4, 3, 1, bias=False)
+    of_queries.decode_head = nn.Module()
+    of_queries.decode_head.cls_embed = nn.Linear(4, 3)
+    for model in (without_bias, of_queries, nn.Module()):
         with pytest.raises(SettingError, match=REFUSED):
-            find_classifier(each)
+            find_classifier(model)
