@@ -43,7 +43,7 @@ def labelled_mean(areas: Tensor, metric: str) -> Tensor:
 
 
 def count_areas(predicted: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """The areas (3, K) of predicted classes and labels, both (P,)."""
+    """The areas (3, K) of predicted classes and labels (P,), in float64."""
     counted = (predicted[predicted == labels], predicted, labels)
     return torch.stack([_count(each, num_classes) for each in counted])
 

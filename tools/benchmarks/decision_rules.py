@@ -30,14 +30,15 @@ OBJECTIVES = ('ce', 'lovasz', 'ce+lovasz', 'margin', 'jaccard')
 HEADER = '| network | argmax | fitted offsets | one t | RankSEG | t |'
 # Of both signs, because either may help.
 FACTORS = [t / 20 for t in range(-20, 21)]
-Rule = Callable[[Tensor], Tensor]  # of scores (K, H, W)
 
 
-def rank_seg() -> Rule:
+def rank_seg() -> Callable[[Tensor], Tensor]:
     try:
         from rankseg import RankSEG
     except ImportError as error:
-        raise MissingPackageError('pip install rankseg') from error
+        raise MissingPackageError(
+            'RankSEG is not installed: pip install --no-deps rankseg'
+        ) from error
     solver = RankSEG(metric='IoU', output_mode='multiclass', solver='RMA')
     return lambda scores: solver.predict(scores.softmax(0)[None])[0].long()
 
@@ -59,16 +60,17 @@ def choose_t(runner: Runner, log_prior: Tensor) -> float:
     """The t whose offsets give the best mIoU on training images."""
     loader = plain_loader(runner, 'train', 'val', NUM_IMAGES)
     scores, labels, _ = sample_pixels(runner, loader)
-    means = {}
-    for t in FACTORS:
+
+    def miou(t: float) -> float:
         predicted = ascent.predict(scores, -t * log_prior)
         areas = ascent.count_areas(predicted, labels, len(log_prior))
-        means[t] = float(ascent.labelled_mean(areas, 'mIoU'))
-    return max(means, key=means.__getitem__)
+        return float(ascent.labelled_mean(areas, 'mIoU'))
+
+    return max(FACTORS, key=miou)
 
 
 def measure(
-    folder: Path, work_dir: str, decide: Rule
+    folder: Path, work_dir: str, decide: Callable[[Tensor], Tensor]
 ) -> tuple[float, list[float]]:
     """The t of a run, and the mIoU of each rule in percent."""
     record = json.loads((folder / 'record.json').read_text())
@@ -84,11 +86,10 @@ def measure(
     areas = torch.zeros(4, 3, K, dtype=torch.float64)
     loader = plain_loader(runner, 'val', 'val')
     for _, scores, labels in scored_images(runner, loader, str(folder)):
-        chosen = labels < K
+        kept = labels < K
         rules = [(scores + b[:, None, None]).argmax(0) for b in offsets]
         for i, predicted in enumerate([*rules, decide(scores)]):
-            given = predicted[chosen], labels[chosen]
-            areas[i] += ascent.count_areas(*given, K)
+            areas[i] += ascent.count_areas(predicted[kept], labels[kept], K)
     miou = ascent.class_metrics(areas, 'mIoU').nanmean(-1)
     return t, (100 * miou).tolist()
 
