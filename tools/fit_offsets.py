@@ -7,7 +7,7 @@ from pathlib import Path
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.errors import SettingError
 from mmseg_margin.offsets.ascent import METRICS
-from mmseg_margin.offsets.fit_checkpoint import (
+from mmseg_margin.offsets.checkpoint import (
     SUFFIX,
     default_target,
     fit_checkpoint,
@@ -72,6 +72,11 @@ def main(argv: list[str] | None = None) -> None:
         raise SettingError(
             f'--out {target} is the original checkpoint, which is kept: '
             'choose another file.'
+        )
+    folder = next(each for each in target.absolute().parents if each.exists())
+    if target.is_dir() or not os.access(folder, os.W_OK):
+        raise SettingError(
+            f'{target} cannot be written: choose another file with --out.'
         )
     check_folders(cfg, (args.split, 'val'))
     prepare_for_device(cfg)

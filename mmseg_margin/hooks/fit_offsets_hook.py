@@ -7,10 +7,9 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner, find_latest_checkpoint
 from mmseg.registry import HOOKS
 
-from mmseg_margin.offsets.classifier import find_classifier
-from mmseg_margin.offsets.fit_checkpoint import fit_checkpoint
+from mmseg_margin.offsets.checkpoint import fit_checkpoint
 from mmseg_margin.offsets.fit_runner import NUM_IMAGES, check_settings
-from mmseg_margin.offsets.images import bare_model
+from mmseg_margin.offsets.network import bare_model, find_classifier
 
 
 @HOOKS.register_module()

@@ -10,8 +10,12 @@ from .fit import fit_offsets
 __all__ = ['fit_offsets']
 
 if has_mmseg():
-    from .checkpoint import fitted_offsets_of, load_weights, write_fitted
-    from .fit_checkpoint import fit_checkpoint
+    from .checkpoint import (
+        fit_checkpoint,
+        fitted_offsets_of,
+        load_weights,
+        write_fitted,
+    )
     from .fit_runner import fit_runner
     from .result import FittedOffsets
 

@@ -9,8 +9,6 @@ class that the pixel would get without class k, therefore gives every class's
 hits and predictions, and so the metric, at every value of :math:`b_k` at once.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -25,31 +23,29 @@ SWEEPS = 4
 CHUNK = 2**16  # pixels whose shifted scores exist at the same time
 
 
-class Areas(NamedTuple):
-    """Pixels of each class, (..., K): hit, predicted and labelled."""
+def class_metrics(areas: Tensor, metric: str) -> Tensor:
+    """IoU or Dice of each class, (..., K), NaN where it is absent.
 
-    hit: Tensor
-    predicted: Tensor
-    labelled: Tensor
-
-    def class_scores(self, metric: str = 'mIoU') -> Tensor:
-        """IoU or Dice of each class, (..., K), NaN where it is absent."""
-        both = self.predicted + self.labelled
-        if metric == 'mDice':
-            return 2 * self.hit / both
-        return self.hit / (both - self.hit)
-
-    def labelled_mean(self, metric: str) -> Tensor:
-        """The mean over the classes that are labelled, (...)."""
-        is_labelled = self.labelled > 0
-        scores = self.class_scores(metric).where(is_labelled, 0)
-        return scores.sum(-1) / is_labelled.sum(-1)
+    Args:
+        areas: Hit, predicted and labelled pixels of each class, (..., 3, K).
+        metric: ``'mIoU'`` or ``'mDice'``.
+    """
+    hit, predicted, labelled = areas.unbind(-2)
+    both = predicted + labelled
+    return 2 * hit / both if metric == 'mDice' else hit / (both - hit)
 
 
-def count_areas(predicted: Tensor, labels: Tensor, num_classes: int) -> Areas:
-    """The areas of predicted classes and labels, both (P,), in float64."""
+def labelled_mean(areas: Tensor, metric: str) -> Tensor:
+    """The mean over the classes that are labelled, (...)."""
+    is_labelled = areas[..., 2, :] > 0
+    values = class_metrics(areas, metric).where(is_labelled, 0)
+    return values.sum(-1) / is_labelled.sum(-1)
+
+
+def count_areas(predicted: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """The areas (3, K) of predicted classes and labels (P,), in float64."""
     counted = (predicted[predicted == labels], predicted, labels)
-    return Areas(*(_count(each, num_classes) for each in counted))
+    return torch.stack([_count(each, num_classes) for each in counted])
 
 
 def predict(scores: Tensor, offsets: Tensor) -> Tensor:
@@ -72,9 +68,9 @@ class Ascent:
         self.num_classes = scores.shape[1]
         self.offsets = scores.new_zeros(self.num_classes)
         self.labelled = _count(labels, self.num_classes)
-        chunks = [self._best_two(chunk) for chunk in scores.split(CHUNK)]
-        values, classes = zip(*chunks, strict=True)
-        self.values, self.classes = torch.cat(values), torch.cat(classes)
+        self.values = scores.new_empty(len(scores), 2)
+        self.classes = labels.new_empty(len(scores), 2)
+        self._update(torch.arange(len(scores), device=scores.device))
 
     def run(self) -> Tensor:
         """Improve one offset after the other until none changes.
@@ -82,9 +78,8 @@ class Ascent:
         The order depends on the classes' pixels and scores and not on their
         numbers, so that renumbered classes get the same offsets.
         """
-        means = self.scores.mean(0).tolist()
-        counts = self.labelled.tolist()
-        classes = [k for k in range(self.num_classes) if counts[k]]
+        means, counts = self.scores.mean(0).tolist(), self.labelled.tolist()
+        classes = self.labelled.nonzero().flatten().tolist()
         classes.sort(key=lambda k: (counts[k], means[k]), reverse=True)
         for _ in range(SWEEPS):
             before = self.offsets.clone()
@@ -103,17 +98,20 @@ class Ascent:
         threshold = rest - self.scores[:, k]
         # No offset of the grid assigns any other pixel to class k.
         near = (threshold < LIMIT).nonzero().flatten()
-        place = _first_above(threshold[near])
+        # The first offset of the grid above each threshold.
+        place = (threshold[near] * STEPS_PER_UNIT).floor().long()
+        place = (place + LIMIT * STEPS_PER_UNIT + 1).clamp(min=0)
         label, given_up = self.labels[near], other[near]
         taken = self._histogram(place, given_up)
         is_lost, is_won = given_up == label, label == k
         lost = self._histogram(place[is_lost], given_up[is_lost])
         won = self._histogram(place[is_won], label[is_won])
-        without_k = count_areas(other, self.labels, self.num_classes)
-        predicted = without_k.predicted - taken
-        predicted[:, k] = taken.sum(1)
-        hit = without_k.hit - lost + won
-        return Areas(hit, predicted, self.labelled).labelled_mean(self.metric)
+        areas = count_areas(other, self.labels, self.num_classes)
+        areas = areas.repeat(len(GRID), 1, 1)
+        areas[:, 0] += won - lost
+        areas[:, 1] -= taken
+        areas[:, 1, k] = taken.sum(1)
+        return labelled_mean(areas, self.metric)
 
     def move(self, k: int, offset: Tensor) -> None:
         """Give class k another offset."""
@@ -122,13 +120,13 @@ class Ascent:
         self.offsets[k] = offset
         is_among = (self.classes == k).any(1)
         is_among |= self.scores[:, k] + offset > self.values[:, 1]
-        for part in is_among.nonzero().flatten().split(CHUNK):
-            values, classes = self._best_two(self.scores[part])
-            self.values[part], self.classes[part] = values, classes
+        self._update(is_among.nonzero().flatten())
 
-    def _best_two(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        values, classes = (scores + self.offsets).topk(2)
-        return values, classes
+    def _update(self, pixels: Tensor) -> None:
+        """Find the best two classes of some pixels."""
+        for part in pixels.split(CHUNK):
+            best_two = (self.scores[part] + self.offsets).topk(2)
+            self.values[part], self.classes[part] = best_two
 
     def _histogram(self, place: Tensor, classes: Tensor) -> Tensor:
         """Pixels of each class up to each place of the grid, (len, K)."""
@@ -146,12 +144,6 @@ def nearest_best(curve: Tensor) -> Tensor:
 def is_best(values: Tensor) -> Tensor:
     """Which values are the maximum, up to rounding."""
     return values >= values.max() - 1e-12
-
-
-def _first_above(threshold: Tensor) -> Tensor:
-    """The place of the first offset in the grid above each threshold."""
-    place = (threshold * STEPS_PER_UNIT).floor().long()
-    return (place + LIMIT * STEPS_PER_UNIT + 1).clamp(min=0)
 
 
 def _count(values: Tensor, size: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""Checkpoints with fitted offsets, which differ only in the bias."""
+"""From a checkpoint to one with fitted offsets, if these help.
+
+The two differ only in the bias of the classifier and in the meta data.
+"""
 
 import io
 import json
@@ -6,18 +9,65 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mmengine.dist import is_main_process
+from mmengine.logging import print_log
 from mmengine.runner import CheckpointLoader, Runner
 from torch import Tensor, nn
 
 from mmseg_margin.atomic_write import atomic_write, atomic_write_text
 from mmseg_margin.errors import SettingError
 
-from .classifier import find_classifier, shift_bias
-from .images import bare_model
+from .fit_runner import NUM_IMAGES, fit_runner
+from .network import bare_model, find_classifier, shift_bias
 from .result import FittedOffsets
 
+SUFFIX = '_offsets.pth'
 META_KEY = 'fitted_offsets'
 PREFIX = 'module.'  # of checkpoints of wrapped models
+
+
+def fit_checkpoint(
+    runner: Runner,
+    checkpoint: str,
+    target: Path | None = None,
+    split: str = 'train',
+    num_images: int = NUM_IMAGES,
+    metric: str = 'mIoU',
+    force: bool = False,
+) -> FittedOffsets:
+    """Fit offsets to a checkpoint, log what they change, and write them.
+
+    Args:
+        runner: Made from the config of the checkpoint, which is loaded into
+            its model.
+        checkpoint: Path or address of the weights; the file is not changed.
+        target: The checkpoint to write, with a JSON file and a picture
+            beside it. None: ``<checkpoint>_offsets.pth``.
+        split, num_images, metric: As in :func:`fit_runner`.
+        force: Write even if nothing is gained beyond the standard error.
+    """
+    load_weights(runner, checkpoint)
+    result = fit_runner(runner, split, num_images, metric)
+    target = target or default_target(checkpoint, runner.work_dir)
+    if is_main_process():
+        print_log(f'{result.table()}\n{result.summary()}', logger='current')
+        text = (
+            'No checkpoint was written, because the gain is not larger than '
+            'its standard error: keep the original, or ask for the new one '
+            'with --force or force=True.'
+        )
+        if result.is_better or force:
+            write_fitted(checkpoint, target, runner.model, result)
+            text = f'Wrote {target}, and beside it a .json and a .png file.'
+        print_log(text, logger='current')
+    return result
+
+
+def default_target(checkpoint: str, work_dir: str) -> Path:
+    """Beside the checkpoint, or in the work dir for one with an address."""
+    path = Path(checkpoint)
+    folder = Path(work_dir) if '://' in checkpoint else path.parent
+    return folder / f'{path.stem}{SUFFIX}'
 
 
 def fitted_offsets_of(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
@@ -28,6 +78,11 @@ def fitted_offsets_of(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
 def load_weights(runner: Runner, path: str) -> None:
     """Load a checkpoint that belongs to the model and was not fitted yet."""
     checkpoint = CheckpointLoader.load_checkpoint(path, map_location='cpu')
+    if not isinstance(checkpoint, dict):
+        raise SettingError(
+            f'{path} holds a {type(checkpoint).__name__} and not the weights '
+            'of a network: give a checkpoint.'
+        )
     record = fitted_offsets_of(checkpoint)
     if record is not None:
         raise SettingError(
@@ -41,10 +96,17 @@ def load_weights(runner: Runner, path: str) -> None:
         key.removeprefix(PREFIX): value
         for key, value in _state_of(checkpoint).items()
     }
-    problem = _load(model, state)
-    if problem:
+    problems = []
+    try:
+        missing = model.load_state_dict(state, strict=False).missing_keys
+        for name, _ in model.named_parameters():
+            if name in missing and not name.startswith('auxiliary_head'):
+                problems.append(f'{name} is missing')
+    except RuntimeError as error:
+        problems.append(str(error).strip().splitlines()[-1].strip())
+    if problems:
         raise SettingError(
-            f"{path} does not belong to the config's network ({problem}): "
+            f"{path} does not belong to the config's network ({problems[0]}): "
             'give the config that it was trained with.'
         )
 
@@ -52,28 +114,16 @@ def load_weights(runner: Runner, path: str) -> None:
 def write_fitted(
     source: str, target: Path, model: nn.Module, result: FittedOffsets
 ) -> None:
-    """Write a checkpoint with the offsets, a JSON file and a picture.
-
-    Args:
-        source: The checkpoint that the offsets were fitted to.
-        target: The new checkpoint; the other files are written beside it.
-        model: The model of both.
-        result: The offsets and their figures.
-    """
-    # Matplotlib is not imported before a picture is drawn.
-    from .picture import draw
-
+    """Write ``source`` with the offsets, a JSON file and a picture."""
     checkpoint = CheckpointLoader.load_checkpoint(source, map_location='cpu')
     state = _state_of(checkpoint)
     key = f'{find_classifier(model)[0]}.bias'
     key = key if key in state else f'{PREFIX}{key}'
+    bias = shift_bias(state[key], torch.tensor(result.offsets))
     record = result.to_dict()
     fitted = {
         'meta': {**(checkpoint.get('meta') or {}), META_KEY: record},
-        'state_dict': {
-            **state,
-            key: shift_bias(state[key], torch.tensor(result.offsets)),
-        },
+        'state_dict': {**state, key: bias},
     }
     target.parent.mkdir(parents=True, exist_ok=True)
     # In memory first: torch reports a full disk as an error of its own.
@@ -83,22 +133,8 @@ def write_fitted(
         draft.write_bytes(content.getbuffer())
     text = json.dumps({'checkpoint': source, **record}, indent=2)
     atomic_write_text(target.with_suffix('.json'), f'{text}\n')
-    draw(result, target.with_suffix('.png'))
+    result.draw(target.with_suffix('.png'))
 
 
 def _state_of(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
     return checkpoint.get('state_dict', checkpoint)
-
-
-def _load(model: nn.Module, state: dict[str, Tensor]) -> str | None:
-    """Load weights, or say what is wrong; auxiliary heads may be missing."""
-    try:
-        missing = model.load_state_dict(state, strict=False).missing_keys
-    except RuntimeError as error:
-        return str(error).strip().splitlines()[-1].strip()
-    needed = [
-        name
-        for name, _ in model.named_parameters()
-        if name in missing and not name.startswith('auxiliary_head')
-    ]
-    return f'{needed[0]} is missing' if needed else None

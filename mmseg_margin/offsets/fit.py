@@ -5,7 +5,14 @@ from torch import Tensor
 
 from mmseg_margin.errors import DataSetError, SettingError
 
-from .ascent import METRICS, Areas, Ascent, count_areas, is_best, predict
+from .ascent import (
+    METRICS,
+    Ascent,
+    count_areas,
+    is_best,
+    labelled_mean,
+    predict,
+)
 
 PARTS = 4
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -48,27 +55,10 @@ def fit_offsets(
         >>> fit_offsets(scores, torch.tensor([0, 1, 1])).shape
         torch.Size([2])
     """
-    if metric not in METRICS:
-        raise SettingError(
-            f'metric={metric!r} is unknown: choose {" or ".join(METRICS)}.'
-        )
-    scores, labels, images = _as_images(scores, labels, images)
-    size = labels.shape[1]
-    kept = (labels.flatten() != ignore_index).nonzero().flatten()
-    kept = kept[:: -(-len(kept) // max_pixels) or 1]
-    scores = scores[kept // size, :, kept % size].float()
-    labels, images = labels.flatten()[kept], images[kept // size]
-    _check(scores, labels)
-    return _fit_parts(scores, labels, images, metric, seed)
-
-
-def _as_images(
-    scores: Tensor, labels: Tensor, images: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(N, K, H W), (N, H W) and (N,); pixels are images of one pixel."""
+    check_choice('metric', metric, METRICS)
     if images is None:
         images = torch.arange(len(scores), device=scores.device)
-    shape = (scores.shape[0], *scores.shape[2:])
+    shape = scores.shape[:1] + scores.shape[2:]
     if scores.dim() not in (2, 4) or not (
         labels.shape == shape and images.shape == shape[:1]
     ):
@@ -77,8 +67,23 @@ def _as_images(
             f'images {tuple(images.shape)} do not belong together: give '
             '(P, K), (P,) and (P,), or (N, K, H, W), (N, H, W) and (N,).'
         )
-    N, K = scores.shape[:2]
-    return scores.reshape(N, K, -1), labels.reshape(N, -1).long(), images
+    size = shape[1:].numel()  # 1, if the pixels are given one by one
+    labels = labels.reshape(-1).long()
+    kept = (labels != ignore_index).nonzero().flatten()
+    kept = kept[:: -(-len(kept) // max_pixels) or 1]
+    maps = scores.reshape(*scores.shape[:2], size)
+    scores = maps[kept // size, :, kept % size].float()
+    labels, images = labels[kept], images[kept // size]
+    _check(scores, labels)
+    return _fit_parts(scores, labels, images, metric, seed)
+
+
+def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a setting that has none of its known values."""
+    if value not in known:
+        raise SettingError(
+            f'{name}={value!r} is unknown: choose {" or ".join(known)}.'
+        )
 
 
 def _check(scores: Tensor, labels: Tensor) -> None:
@@ -114,14 +119,13 @@ def _fit_parts(
     fitted = torch.stack(
         [Ascent(scores[part], labels[part], metric).run() for part in parts]
     )
-    areas = torch.zeros(3, len(FACTORS), K, dtype=torch.float64)
+    areas = torch.zeros(len(FACTORS), 3, K, dtype=torch.float64)
     for part, offsets in zip(parts, fitted, strict=True):
         others = (fitted.sum(0) - offsets) / max(1, len(parts) - 1)
         for i, factor in enumerate(FACTORS):
             predicted = predict(scores[part], factor * others)
-            counted = count_areas(predicted, labels[part], K)
-            areas[:, i] += torch.stack(counted).cpu()
-    best = is_best(Areas(*areas).labelled_mean(metric)).nonzero()
+            areas[i] += count_areas(predicted, labels[part], K).cpu()
+    best = is_best(labelled_mean(areas, metric)).nonzero()
     return FACTORS[int(best[0])] * fitted.mean(0)
 
 

@@ -1,5 +1,8 @@
 """From a runner with a trained model to offsets and their effect."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from mmengine import dist
 from mmengine.config import Config
@@ -10,16 +13,23 @@ from torch.utils.data import DataLoader
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation.generalisation_gap_hook import plain_loader
 
-from .ascent import METRICS
-from .fit import fit_offsets
-from .images import bare_model, check_classifier
-from .measure import measure
-from .result import FittedOffsets
-from .sample import Sample, sample_pixels
+from .ascent import METRICS, count_areas
+from .fit import MAX_PIXELS, check_choice, fit_offsets
+from .network import (
+    bare_model,
+    check_classifier,
+    check_labels,
+    find_classifier,
+    score_batch,
+    scored_images,
+)
+from .result import FittedOffsets, compare
 
 SPLITS = ('train', 'val')
 NUM_IMAGES = 300
 FOLDS = 5
+# Scores (P, K), labels (P,) and image numbers (P,) of labelled pixels.
+Sample = tuple[Tensor, Tensor, Tensor]
 
 
 def fit_runner(
@@ -46,34 +56,32 @@ def fit_runner(
     model.eval()
     try:
         loader = plain_loader(runner, split, 'val', num_images)
-        check_classifier(runner, loader)
+        unseen = plain_loader(runner, 'val', 'val')
+        check_labels(loader, split)
+        check_labels(unseen, 'val')
+        batch = next(iter(loader))
+        check_classifier(model, lambda: next(score_batch(runner, batch))[0])
         sample = sample_pixels(runner, loader)
         offsets = _fit(sample, metric)
-        unseen = plain_loader(runner, 'val', 'val')
-        size = len(unseen.dataset)  # type: ignore[arg-type]
-        by_fold = [offsets]
+        folds = [offsets]
         if split == 'val':
-            by_fold = _fit_without_each_fold(sample, size, metric)
-        measured = measure(
-            runner,
-            unseen,
-            lambda number: by_fold[number * len(by_fold) // size],
-            metric,
-        )
+            folds = _fit_without_each_fold(sample, _size(unseen), metric)
+        areas = measure_areas(runner, unseen, folds)
     finally:
         model.train(was_training)
     classes = _class_names(unseen, len(offsets))
-    labelled = torch.bincount(sample.labels, minlength=len(classes))
+    labelled = torch.bincount(sample[1], minlength=len(classes))
+    before, after, gain_error = compare(areas, metric)
     return FittedOffsets(
         classes=classes,
         offsets=offsets.tolist(),
         absent=[classes[k] for k in (labelled == 0).nonzero().flatten()],
         metric=metric,
         split=split,
-        num_images=len(loader.dataset),  # type: ignore[arg-type]
-        before=measured.before,
-        after=measured.after,
-        gain_error=measured.gain_error,
+        num_images=_size(loader),
+        before=before,
+        after=after,
+        gain_error=gain_error,
     )
 
 
@@ -81,14 +89,8 @@ def check_settings(
     cfg: Config, split: str, num_images: int, metric: str
 ) -> None:
     """Refuse what cannot be fitted, before anything is built."""
-    for name, value, known in (
-        ('split', split, SPLITS),
-        ('metric', metric, METRICS),
-    ):
-        if value not in known:
-            raise SettingError(
-                f'{name}={value!r} is unknown: choose {" or ".join(known)}.'
-            )
+    check_choice('split', split, SPLITS)
+    check_choice('metric', metric, METRICS)
     if num_images < 1:
         raise SettingError(
             f'{num_images} images are too few to fit offsets on: choose 1 or '
@@ -102,8 +104,49 @@ def check_settings(
             )
 
 
-def _fit(sample: Sample, metric: str) -> Tensor:
-    offsets = fit_offsets(*sample, metric, ignore_index=-1)
+def sample_pixels(runner: Runner, loader: DataLoader) -> Sample:
+    """At most :data:`MAX_PIXELS` pixels, the same on any number of ranks."""
+    most = max(1, MAX_PIXELS // _size(loader))
+    capacity = most * math.ceil(_size(loader) / dist.get_world_size())
+    bias = find_classifier(bare_model(runner))[1].bias
+    # Allocated once, because many small tensors among large temporary ones
+    # would fragment the memory. A binary head has one bias and two classes.
+    scores = torch.empty(capacity, max(2, len(bias)))
+    labels, images = torch.empty(2, capacity, dtype=torch.long)
+    size = 0
+    for image in scored_images(runner, loader, 'Scores to fit the offsets to'):
+        number, image_scores, image_labels = image
+        pixels = _grid_pixels(image_labels, most)
+        pixels = pixels[image_labels.flatten()[pixels] < len(image_scores)]
+        part = slice(size, size + len(pixels))
+        scores[part] = image_scores.flatten(1)[:, pixels].T
+        labels[part] = image_labels.flatten()[pixels]
+        images[part] = number
+        size = part.stop
+    sample = scores[:size], labels[:size], images[:size]
+    if dist.get_world_size() == 1:
+        return sample
+    # Cloned, because a slice would be sent with its whole storage.
+    parts = dist.all_gather_object(tuple(each.clone() for each in sample))
+    scores, labels, images = map(torch.cat, zip(*parts, strict=True))
+    order = images.argsort(stable=True)
+    return scores[order], labels[order], images[order]
+
+
+def _grid_pixels(labels: Tensor, most: int) -> Tensor:
+    """About ``most`` pixels of an image, on a regular grid."""
+    height, width = labels.shape
+    step = math.ceil(math.sqrt(height * width / most))
+    grid = slice(step // 2, None, step)
+    pixels = torch.arange(height * width, device=labels.device)
+    return pixels.view(height, width)[grid, grid].flatten()[:most]
+
+
+def _fit(
+    sample: Sample, metric: str, chosen: slice | Tensor = slice(None)
+) -> Tensor:
+    scores, labels, images = (each[chosen] for each in sample)
+    offsets = fit_offsets(scores, labels, images, metric, ignore_index=-1)
     dist.broadcast(offsets)  # other hardware could round differently
     return offsets
 
@@ -116,16 +159,45 @@ def _fit_without_each_fold(
     A fold is a run of neighbouring images, because neighbours often show the
     same scene.
     """
-    fold = sample.images * FOLDS // size
-    kept = ((fold != i).nonzero().flatten() for i in range(FOLDS))
-    return [
-        _fit(Sample(*(part[pixels] for part in sample)), metric)
-        for pixels in kept
-    ]
+    fold = sample[2] * FOLDS // size
+    if len(fold.unique()) < 2:
+        raise SettingError(
+            'The val split has too few images to cross-validate the gain: '
+            'choose more of them, or fit on the train split.'
+        )
+    return [_fit(sample, metric, fold != i) for i in range(FOLDS)]
+
+
+def measure_areas(
+    runner: Runner, loader: DataLoader, folds: Sequence[Tensor]
+) -> Tensor:
+    """Areas of every image, (N, 2, 3, K), without and with offsets.
+
+    Args:
+        folds: The offsets (K,) of each run of neighbouring images.
+    """
+    parts = {}
+    for image in scored_images(runner, loader, 'Before and after'):
+        number, scores, labels = image
+        offsets = folds[number * len(folds) // _size(loader)].to(scores)
+        before = scores.argmax(0)
+        after = scores.add_(offsets[:, None, None]).argmax(0)
+        K, chosen = len(scores), labels < len(scores)
+        areas = [
+            count_areas(predicted[chosen], labels[chosen], K)
+            for predicted in (before, after)
+        ]
+        parts[number] = torch.stack(areas).cpu()
+    for others in dist.all_gather_object(parts):
+        parts |= others
+    return torch.stack([parts[number] for number in sorted(parts)])
 
 
 def _class_names(loader: DataLoader, size: int) -> list[str]:
     images = loader.dataset.dataset  # type: ignore[attr-defined]
     names = images.datasets[0].metainfo.get('classes') or ()
-    numbers = range(len(names), size)
-    return [*names, *(f'class {k}' for k in numbers)][:size]
+    return [*names, *(f'class {k}' for k in range(len(names), size))][:size]
+
+
+def _size(loader: DataLoader) -> int:
+    return len(loader.dataset)  # type: ignore[arg-type]

@@ -1,14 +1,61 @@
 """The result of a fit, for tables, plots, JSON files and checkpoints."""
 
-import math
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from prettytable import PrettyTable
+from torch import Tensor
 
-from mmseg_margin.terminal import printable
+from mmseg_margin.errors import DataSetError
+from mmseg_margin.terminal import drawable, printable
 
-from .measure import Figures
+from .ascent import class_metrics
+
+PERCENT = 100
+INCHES_PER_CLASS = 0.26
+
+
+@dataclass(frozen=True)
+class Figures:
+    """In percent, as mmseg's IoUMetric prints them."""
+
+    mean: float
+    """mIoU, or mean Dice"""
+    accuracy: float
+    """of all labelled pixels"""
+    classes: list[float]
+    """IoU or Dice of each class, NaN where it does not occur"""
+
+    @classmethod
+    def of_areas(cls, areas: Tensor, metric: str) -> 'Figures':
+        """From hit, predicted and labelled pixels, (3, K)."""
+        classes = PERCENT * class_metrics(areas, metric)
+        hit, _, labelled = areas.sum(-1)
+        accuracy = float(PERCENT * hit / labelled)
+        return cls(float(classes.nanmean()), accuracy, classes.tolist())
+
+
+def compare(areas: Tensor, metric: str) -> tuple[Figures, Figures, float]:
+    """Figures before and after, and the standard error of the gain.
+
+    Args:
+        areas: Of N images, (N, 2, 3, K).
+        metric: ``'mIoU'`` or ``'mDice'``.
+    """
+    total = areas.sum(0)
+    if not total.any():
+        raise DataSetError(
+            'No pixel of the validation split is labelled, so the gain cannot '
+            'be measured: choose images with labels.'
+        )
+    # The jackknife: each image left out once.
+    means = PERCENT * class_metrics(total - areas, metric).nanmean(-1)
+    gains = means[:, 1] - means[:, 0]
+    spread = (gains - gains.mean()).square().mean() * (len(areas) - 1)
+    before, after = (Figures.of_areas(each, metric) for each in total)
+    return before, after, float(spread.sqrt())
 
 
 @dataclass(frozen=True)
@@ -16,12 +63,9 @@ class FittedOffsets:
     """The offsets of the classes, and their effect.
 
     Args:
-        classes: The names of the K classes.
         offsets: One for each class, to be added to its score.
         absent: Names of classes without a pixel to fit on; their offset is 0.
-        metric: ``'mIoU'`` or ``'mDice'``.
         split: The split that the offsets were fitted on.
-        num_images: How many of its images.
         before: The figures of the validation split without offsets.
         after: The same with them; with ``split='val'``, each image with
             offsets fitted on others.
@@ -50,11 +94,8 @@ class FittedOffsets:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without NaN, for JSON and a checkpoint's meta."""
-        return vars(self) | {
-            'before': _plain(self.before),
-            'after': _plain(self.after),
-            'gain_error': _none_for_nan(self.gain_error),
-        }
+        text = json.dumps(asdict(self))
+        return json.loads(text, parse_constant=lambda _: None)
 
     def summary(self) -> str:
         """The gain in a sentence or two, with its limitations."""
@@ -78,35 +119,56 @@ class FittedOffsets:
 
     def table(self) -> str:
         """Class, offset, and the metric before and after."""
-        name = self.metric.removeprefix('m')
-        table = PrettyTable(
-            ['class', 'offset', f'{name} before', 'after', 'change']
-        )
+        before = f'{self.metric.removeprefix("m")} before'
+        table = PrettyTable(['class', 'offset', before, 'after', 'change'])
         table.align = 'r'
         table.align['class'] = 'l'
-        for row in zip(
-            self.classes,
-            self.offsets,
-            self.before.classes,
-            self.after.classes,
-            strict=True,
-        ):
-            table.add_row(_cells(*row))
-        means = self.before.mean, self.after.mean
-        table.add_row(['mean', '', *_cells('', 0, *means)[2:]])
+        for k, offset in enumerate(self.offsets):
+            figures = self.before.classes[k], self.after.classes[k]
+            name = printable(self.classes[k])
+            table.add_row([name, f'{offset:+.2f}', *_cells(*figures)])
+        means = _cells(self.before.mean, self.after.mean)
+        table.add_row(['mean', '', *means])
         return table.get_string()
 
+    def draw(self, path: Path) -> None:
+        """Offsets, and each class before and after, as a PNG file."""
+        # Matplotlib is not imported before a picture is drawn.
+        from mmseg_margin.report.pictures import BLUE, GREY, RED, picture
 
-def _cells(name: str, offset: float, before: float, after: float) -> list[str]:
-    figures = (f'{before:.2f}', f'{after:.2f}', f'{after - before:+.2f}')
-    known = ['-' if 'nan' in figure else figure for figure in figures]
-    return [printable(name), f'{offset:+.2f}', *known]
+        K = len(self.classes)
+        lines = range(K)
+        before, after = self.before.classes, self.after.classes
+        colours = [
+            BLUE if new > old else RED if new < old else GREY
+            for old, new in zip(before, after, strict=True)
+        ]
+        with picture(path, 9, 1.6 + INCHES_PER_CLASS * K) as figure:
+            left, right = figure.subplots(
+                1, 2, sharey=True, width_ratios=(2, 3)
+            )
+            left.barh(lines, self.offsets, height=0.6, color=GREY)
+            left.axvline(0, color='black', linewidth=0.8)
+            left.set_xlabel('offset added to the score')
+            left.set_yticks(lines, [drawable(name) for name in self.classes])
+            left.set_ylim(K - 0.4, -0.6)
+            right.hlines(lines, before, after, color=colours, linewidth=2)
+            dots = {'s': 22, 'zorder': 3}
+            right.scatter(before, lines, color=GREY, label='before', **dots)
+            right.scatter(after, lines, color=colours, **dots)
+            right.scatter([], [], color=BLUE, label='after, better', **dots)
+            right.scatter([], [], color=RED, label='after, worse', **dots)
+            right.set_xlim(-2, 102)
+            right.set_xlabel(f'{self.metric.removeprefix("m")} in percent')
+            figure.legend(loc='outside lower right', ncols=3, frameon=False)
+            figure.suptitle(
+                f'{self.metric} {self.before.mean:.2f} to '
+                f'{self.after.mean:.2f} on the validation split; fitted on '
+                f'{self.num_images} images of the {self.split} split',
+                fontsize='medium',
+            )
 
 
-def _plain(figures: Figures) -> dict[str, Any]:
-    classes = [_none_for_nan(value) for value in figures.classes]
-    return figures._asdict() | {'classes': classes}
-
-
-def _none_for_nan(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _cells(before: float, after: float) -> list[str]:
+    cells = f'{before:.2f}', f'{after:.2f}', f'{after - before:+.2f}'
+    return ['-' if 'nan' in cell else cell for cell in cells]

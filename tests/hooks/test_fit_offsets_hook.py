@@ -56,9 +56,17 @@ def test_averaged_weights_are_fitted(config, tmp_path):
     )
 
 
-def test_what_cannot_be_fitted_is_refused_before_the_training(config):
-    config.custom_hooks = [hook(split='test')]
-    with pytest.raises(SettingError, match='train or val'):
+@pytest.mark.parametrize(
+    ('settings', 'said'),
+    [
+        ({'split': 'test'}, 'train or val'),
+        ({'num_images': 0}, '1 or more'),
+        ({'metric': 'aAcc'}, 'mIoU or mDice'),
+    ],
+)
+def test_bad_settings_are_refused_before_the_training(config, settings, said):
+    config.custom_hooks = [hook(**settings)]
+    with pytest.raises(SettingError, match=said):
         Runner.from_cfg(config).train()
 
 

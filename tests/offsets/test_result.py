@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmseg_margin.offsets.measure import compare
+from mmseg_margin.offsets.result import compare
 
 
 def make_areas(num_images: int = 6) -> torch.Tensor:
@@ -29,13 +29,13 @@ def mean_iou(areas: torch.Tensor) -> float:
 
 def test_figures():
     areas = make_areas()
-    measured = compare(areas, 'mIoU')
-    for i, figures in enumerate((measured.before, measured.after)):
+    *both, _ = compare(areas, 'mIoU')
+    for i, figures in enumerate(both):
         assert figures.mean == pytest.approx(mean_iou(areas[:, i]))
         hit, labelled = areas[:, i, 0].sum(), areas[:, i, 2].sum()
         assert figures.accuracy == pytest.approx(float(100 * hit / labelled))
-    dice = compare(areas, 'mDice').before.classes
-    iou = measured.before.classes
+    dice = compare(areas, 'mDice')[0].classes
+    iou = both[0].classes
     assert dice[0] == pytest.approx(200 * iou[0] / (100 + iou[0]))
     assert str(iou[2]) == 'nan'
 
@@ -48,6 +48,6 @@ def test_the_standard_error_leaves_out_each_image_once():
         gains.append(mean_iou(rest[:, 1]) - mean_iou(rest[:, 0]))
     mean = sum(gains) / 6
     variance = 5 / 6 * sum((gain - mean) ** 2 for gain in gains)
-    error = compare(areas, 'mIoU').gain_error
+    *_, error = compare(areas, 'mIoU')
     assert error == pytest.approx(variance**0.5)
-    assert str(compare(areas[:1], 'mIoU').gain_error) == 'nan'
+    assert str(compare(areas[:1], 'mIoU')[2]) == 'nan'

@@ -9,10 +9,10 @@ from mmseg.registry import MODELS
 from torch import nn
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.offsets.classifier import (
+from mmseg_margin.offsets.network import (
+    check_classifier,
     class_scores,
     find_classifier,
-    is_shifted,
     shift_bias,
 )
 from tests.upstream import LARGER, SIZE, documented, small_model
@@ -26,7 +26,7 @@ ROWS = [
 ]
 
 
-def build(row, size=SIZE):
+def build(row, size):
     init_default_scope('mmseg')
     try:
         model = MODELS.build(small_model(Config.fromfile(row.path), size))
@@ -35,16 +35,6 @@ def build(row, size=SIZE):
             pytest.skip(f'mmcv {mmcv.__version__} is not compiled')
         raise
     return model.eval()
-
-
-def predict(model, size):
-    """The scores of an image of noise, (K, H, W)."""
-    torch.manual_seed(0)  # SegNeXt's head draws random numbers, too
-    images = torch.randn(1, 3, size, size)
-    keys = ('ori_shape', 'img_shape', 'pad_shape')
-    meta = dict.fromkeys(keys, (size, size))
-    with torch.no_grad():
-        return model.encode_decode(images, [meta])[0]
 
 
 @pytest.mark.parametrize('row', ROWS, ids=lambda row: row.family)
@@ -59,12 +49,33 @@ def test_the_scores_of_each_family_move_by_the_offsets(row):
     stages = row.heads.count('decode_head')
     stage = f'.{stages - 1}' if stages > 1 else ''
     assert name == f'decode_head{stage}.conv_seg'
-    before = predict(model, size)
+    image = torch.randn(1, 3, size, size)
+    keys = ('ori_shape', 'img_shape', 'pad_shape')
+    meta = dict.fromkeys(keys, (size, size))
+
+    @torch.no_grad()
+    def score():
+        torch.manual_seed(0)  # SegNeXt's head draws random numbers
+        return model.encode_decode(image, [meta])[0]
+
+    bias, before = layer.bias.detach().clone(), score()
+    check_classifier(model, score)
+    assert torch.equal(layer.bias, bias)
     offsets = torch.linspace(-2, 2, len(before))
-    layer.bias.data = shift_bias(layer.bias, offsets)
-    after = predict(model, size)
-    assert is_shifted(before, after, offsets)
-    assert not is_shifted(before, before, offsets)
+    layer.bias.data = shift_bias(bias, offsets)
+    difference = score() - before - offsets[:, None, None]
+    assert difference.abs().max() < 1e-3 * (1 + before.abs().max())
+
+
+@pytest.mark.parametrize('change', [torch.tanh, torch.zeros_like])
+def test_scores_that_do_not_follow_the_bias_are_refused(change):
+    model = nn.Module()
+    model.decode_head = nn.Module()
+    model.decode_head.conv_seg = layer = nn.Conv2d(4, 3, 1)
+    image = torch.randn(4, 6, 8)
+    check_classifier(model, lambda: layer(image).detach())
+    with pytest.raises(SettingError, match='A step after decode_head'):
+        check_classifier(model, lambda: change(layer(image)).detach())
 
 
 def test_a_binary_head_has_one_offset():
@@ -76,14 +87,19 @@ def test_a_binary_head_has_one_offset():
     before = class_scores(score.sigmoid(), 0.3)
     after = class_scores((score + 1.25).sigmoid(), 0.3)
     assert torch.equal(before.argmax(0), (score.sigmoid() > 0.3)[0].long())
-    assert is_shifted(before, after, offsets)
+    torch.testing.assert_close(
+        (after[1] - after[0]) - (before[1] - before[0]),
+        torch.full((6, 8), 1.25),
+    )
 
 
 def test_a_model_without_a_bias():
-    model = nn.Module()
-    model.decode_head = nn.Module()
-    model.decode_head.conv_seg = nn.Conv2d(4, 3, 1, bias=False)
-    with pytest.raises(SettingError, match=REFUSED):
-        find_classifier(model)
-    with pytest.raises(SettingError, match=REFUSED):
-        find_classifier(nn.Module())
+    """A head that assigns masks to queries has no such layer at all."""
+    without_bias, of_queries = nn.Module(), nn.Module()
+    without_bias.decode_head = nn.Module()
+    without_bias.decode_head.conv_seg = nn.Conv2d(4, 3, 1, bias=False)
+    of_queries.decode_head = nn.Module()
+    of_queries.decode_head.cls_embed = nn.Linear(4, 3)
+    for model in (without_bias, of_queries, nn.Module()):
+        with pytest.raises(SettingError, match=REFUSED):
+            find_classifier(model)
