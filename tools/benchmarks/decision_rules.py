@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import MissingPackageError, SettingError
-from mmseg_margin.evaluation.plain_images import plain_loader
+from mmseg_margin.evaluation.generalisation_gap_hook import plain_loader
 from mmseg_margin.offsets import ascent, load_weights
 from mmseg_margin.offsets.fit_runner import NUM_IMAGES, sample_pixels
 from mmseg_margin.offsets.network import scored_images
