@@ -73,7 +73,7 @@ def measure(
     folder: Path, work_dir: str, decide: Callable[[Tensor], Tensor]
 ) -> tuple[float, list[float]]:
     """The t of a run, and the mIoU of each rule in percent."""
-    record = json.loads((folder / 'record.json').read_text())
+    record = json.loads((folder / 'record.json').read_text('utf-8'))
     if not record.get('fitted'):
         raise SettingError(f'{folder}: run the comparison with --fit-offsets.')
     counts = torch.tensor(record['class_counts']).float()
