@@ -1,4 +1,4 @@
-"""Trains a config under several objectives: behind ``tools/compare.py``.
+"""Trains a config under several objectives: behind ``compare``.
 
 Each run has a process of its own, several of which are at work at a time.
 """

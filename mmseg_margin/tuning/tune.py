@@ -1,4 +1,4 @@
-"""From a config to its best loss: everything behind ``tools/tune.py``."""
+"""From a config to its best loss: everything behind ``tune``."""
 
 import contextlib
 import copy
