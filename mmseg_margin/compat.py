@@ -130,6 +130,8 @@ def _remove_after_saving(save: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(save)
     def wrapper(hook: Any, *args: Any, **kwargs: Any) -> None:
+        if not hasattr(hook, 'file_backend'):  # without a training
+            return save(hook, *args, **kwargs)
         backend = hook.file_backend
         removed: set[str] = set()
         methods = {x: getattr(backend, x) for x in dir(backend) if x[0] != '_'}

@@ -14,6 +14,8 @@ from mmseg_margin.checkpoints import AtomicBackend, CheckpointError
 from tests.commands import output_of
 from tests.small_training import (
     PLAIN,
+    add_validation,
+    build_runner,
     keep_last_and_best,
     train,
     training_config,
@@ -141,6 +143,13 @@ def test_old_checkpoints_are_removed_after_new_ones_are_complete(
     with pytest.raises(OSError, match='No space left'):
         train(config, load_from=str(work_dir / 'iter_6.pth'), resume=True)
     assert names(work_dir) == {'best_mIoU_iter_6.pth', 'iter_6.pth'}
+
+
+def test_validation_without_a_training(tmp_path):
+    """Where mmengine's hook of checkpoints knows no folder yet."""
+    config = training_config(write_set(tmp_path / 'data'), tmp_path / 'w', 2)
+    add_validation(config, 1)
+    assert 'mIoU' in build_runner(config).val()
 
 
 @pytest.mark.parametrize('tool', ['test', 'train', 'mosaic'])
