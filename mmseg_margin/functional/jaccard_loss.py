@@ -17,6 +17,12 @@ gradient. Lovasz-softmax sorts the pixels of a batch to find F and B. Here they
 are read from histograms over L levels of error, which can be summed over the
 ranks; between the borders of the levels the weights are linear in the error.
 
+The means of ``F_k`` and ``B_k`` over all levels are the sums of the own and of
+the other errors. With them in place of ``F_k(e)`` and ``B_k(e)``, the weights
+give the gradient of the soft Jaccard index, and all errors of a class weigh
+the same. The ``softness`` h goes from the one to the other: it computes the
+weights from ``(1 - h) F_k(e) + h mean(F_k)``, and likewise with ``B_k``.
+
 The objective adds ``ce_weight`` times the cross-entropy ``-log p_y``. With the
 softmax ``p`` and ``c_k = w_k``, or ``-w_y`` at the label,
 
@@ -54,6 +60,7 @@ class JaccardObjective:
     levels: int = 64  # L, the number of error levels in the histograms
     # Sums a tensor over the ranks in place; None for one rank.
     reduce: Callable[[Tensor], Any] | None = None
+    softness: float = 0.0
     name: ClassVar[str] = 'jaccard'
 
     def numbers(self, num_classes: int) -> tuple[float, ...]:
@@ -67,7 +74,7 @@ class JaccardObjective:
         histograms *= step * step
         if self.reduce is not None:
             self.reduce(histograms)
-        weights = jaccard_weights(histograms, like.dtype)
+        weights = jaccard_weights(histograms, like.dtype, self.softness)
         own, other = map(ErrorWeights.between, weights)
         # A float that changes every step would trigger recompilation.
         return own, other, like.new_full((), self.ce_weight)
@@ -129,6 +136,7 @@ class JaccardObjective:
             levels=self.levels,
             step=counting_step(tuple(labels.shape[1:])),
             reduce=self.reduce,
+            softness=self.softness,
         )
 
 
@@ -186,7 +194,9 @@ def _locate(table: ErrorWeights, error: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def jaccard_weights(
-    histograms: Tensor, dtype: torch.dtype = torch.float32
+    histograms: Tensor,
+    dtype: torch.dtype = torch.float32,
+    softness: float = 0.0,
 ) -> Tensor:
     """The weights of own and of other errors at the borders of L levels.
 
@@ -194,6 +204,7 @@ def jaccard_weights(
         histograms: Pixels of the class itself, and of all other classes, at
             each level of error, (2, K, L), from :func:`count_errors`.
         dtype: Of the result.
+        softness: 0 for the Lovasz extension, 1 for the soft Jaccard index.
 
     Returns:
         (2, K, L + 1), from error 0 to error 1; 0 for a class without pixels.
@@ -207,7 +218,10 @@ def jaccard_weights(
     above = F.pad(above, (0, 1)).to(dtype)
     fraction = above[0, :, :1] / above[0, :, 0].sum().clamp(min=1)
     missed, taken = above / above[..., :1].clamp(min=1)
-    missed, taken = fraction * missed, (1 - fraction) * taken
+    masses = torch.stack([fraction * missed, (1 - fraction) * taken])
+    # Linear within a level, so the mean over a level is that of its borders.
+    means = (masses[..., :-1] + masses[..., 1:]).mean(2, keepdim=True) / 2
+    missed, taken = masses.lerp(means, softness)
     union = fraction + taken
     shown = (fraction > 0).sum().clamp(min=1)
     own = 1 / (shown * union)
@@ -274,6 +288,7 @@ def jaccard_loss(
     reduction: str = 'mean',
     reduce: Callable[[Tensor], Any] | None = None,
     backend: str = 'auto',
+    softness: float = 0.0,
 ) -> Tensor:
     """The Jaccard loss of the batch plus ``ce_weight`` times cross-entropy.
 
@@ -285,6 +300,8 @@ def jaccard_loss(
         levels: Number of error levels in the histograms.
         reduce: Sums the error histograms over the ranks in place, for
             example ``torch.distributed.all_reduce``; None for one rank.
+        softness: 0 for the Lovasz extension of the Jaccard loss, 1 for the
+            gradient of the soft Jaccard index, or between them.
 
     Example:
         >>> scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
@@ -295,7 +312,7 @@ def jaccard_loss(
     return reduced_loss(
         scores,
         labels,
-        JaccardObjective(ce_weight, check_levels(levels), reduce),
+        JaccardObjective(ce_weight, check_levels(levels), reduce, softness),
         align_corners=align_corners,
         ignore_index=ignore_index,
         reduction=reduction,

@@ -89,7 +89,7 @@ def find_difference(
                 torch.linspace(-1, 1, K),
                 MarginSettings(3.0, 'e', class_mean=True),
             ),
-            'jaccard': JaccardObjective(0.5, LEVELS, reduce),
+            'jaccard': JaccardObjective(0.5, LEVELS, reduce, softness=0.5),
             'cross_entropy': CrossEntropy(gamma=2.0),
         }[name]
         expected = solve(objective, 'eager', [scores.double(), *others])

@@ -12,7 +12,8 @@ of the other pixels with an error above e, an error e has the weight
     own    n / (shown (n_k + b_k)),
     other  n (n_k - m_k) / (shown (n_k + b_k)^2),
 
-where ``shown`` is the number of classes with ``n_k > 0``. With ``M =
+where ``shown`` is the number of classes with ``n_k > 0``. The softness h moves
+``m_k(e)`` and ``b_k(e)`` to their means over all levels. With ``M =
 sum_{k != y} w_k p_k`` the gradient is
 
     dl/ds_k = p_k (w_k - M + p_y w_y + ce_weight)          for k other than y,
@@ -106,15 +107,25 @@ def count_errors(
 
 
 @triton.jit
-def weights(n, n_k, missed, union, shown):
+def soften(above, at_level, softness, L: tl.constexpr):
+    """Errors above both borders of each level, moved towards their mean."""
+    mean = tl.sum(2 * above - at_level, 0).to(tl.float32) / (2 * L)
+    lower, upper = above.to(tl.float32), (above - at_level).to(tl.float32)
+    return lower + softness * (mean - lower), upper + softness * (mean - upper)
+
+
+@triton.jit
+def weights(n, n_k, missed, taken, shown):
     """Of own and of others' errors; 0 for a class that is not shown."""
-    union = tl.maximum(union, 1).to(tl.float32)
+    union = tl.maximum(n_k + taken, 1.0)
     own = tl.where(n_k > 0, n / (shown * union), 0.0)
-    return own, own * (n_k - missed).to(tl.float32) / union
+    return own, own * (n_k - missed) / union
 
 
 @triton.jit(do_not_specialize=cells.SIZES)
-def make_tables(counts, tables, K, L: tl.constexpr, BINS: tl.constexpr):
+def make_tables(
+    counts, tables, K, softness, L: tl.constexpr, BINS: tl.constexpr
+):
     """Value and slope of one class's weights, tables (2, K, L, 2)."""
     level = tl.arange(0, BINS)
     is_level = level < L
@@ -129,12 +140,14 @@ def make_tables(counts, tables, K, L: tl.constexpr, BINS: tl.constexpr):
     at = tl.program_id(0) * L + level
     own = tl.load(counts + at, mask=is_level, other=0)
     other = tl.load(counts + K * L + at, mask=is_level, other=0)
-    n_k = tl.sum(own, 0)
-    n = (n_k + tl.sum(other, 0)).to(tl.float32)
+    n_k = tl.sum(own, 0).to(tl.float32)
+    n = tl.sum(own + other, 0).to(tl.float32)
     missed = tl.cumsum(own, 0, reverse=True)
-    union = n_k + tl.cumsum(other, 0, reverse=True)
-    own_0, other_0 = weights(n, n_k, missed, union, shown)
-    own_1, other_1 = weights(n, n_k, missed - own, union - other, shown)
+    taken = tl.cumsum(other, 0, reverse=True)
+    missed_0, missed_1 = soften(missed, own, softness, L)
+    taken_0, taken_1 = soften(taken, other, softness, L)
+    own_0, other_0 = weights(n, n_k, missed_0, taken_0, shown)
+    own_1, other_1 = weights(n, n_k, missed_1, taken_1, shown)
     at = 2 * at
     tl.store(tables + at, own_0, mask=is_level)
     tl.store(tables + at + 1, own_1 - own_0, mask=is_level)
@@ -217,6 +230,7 @@ def jaccard_stage(
     levels: int,
     step: int,
     reduce: Callable[[Tensor], Any] | None = None,
+    softness: float = 0.0,
 ) -> TritonResult:
     """The Jaccard objective on up-sampled scores.
 
@@ -227,6 +241,7 @@ def jaccard_stage(
         levels: Number of error levels in the histograms.
         step: The histograms count every step-th row and column.
         reduce: Sums the histograms (2, K, L) over the ranks in place.
+        softness: See :mod:`.jaccard_loss`.
     """
     scores, labels = stage.scores, stage.labels
     N, K, h, w = scores.shape
@@ -244,7 +259,9 @@ def jaccard_stage(
     if reduce is not None:
         reduce(counts)
     tables = scores.new_empty(2, K, levels, 2, dtype=torch.float32)
-    triton_launch.launch(make_tables, (K,), counts, tables, K, **table_size)
+    triton_launch.launch(
+        make_tables, (K,), counts, tables, K, float(softness), **table_size
+    )
     is_tensor = isinstance(ce_weight, Tensor)
     return stage.run(
         jaccard_kernel,

@@ -34,6 +34,9 @@ class JaccardLoss(PixelLoss):
         ce_weight: Weight of the cross-entropy at the end of the training.
         ce_ramp: Power of the progress; 0 for the full weight from the start.
         levels: Number of error levels in the histograms.
+        softness: How far the Jaccard loss has gone over from the Lovasz
+            extension (0) to the soft Jaccard index (1) at the end of the
+            training; it grows in proportion to the progress.
         class_weight: See :class:`PixelLoss`, as for the rest.
 
     Example:
@@ -45,6 +48,7 @@ class JaccardLoss(PixelLoss):
         ce_weight: float = 1.0,
         ce_ramp: float = 2.0,
         levels: int = 64,
+        softness: float = 0.0,
         class_weight: ClassWeight = None,
         reduction: str = 'mean',
         avg_non_ignore: bool = True,
@@ -66,6 +70,8 @@ class JaccardLoss(PixelLoss):
         for name in ('ce_weight', 'ce_ramp'):
             require(self, name, 'not be negative', lambda x: x >= 0)
         self.levels = check_levels(levels)
+        self.softness = softness
+        require(self, 'softness', 'be from 0 to 1', lambda x: 0 <= x <= 1)
         self._progress: float | None = None
         self._warned = False
         # A Runner creates its hub before its model, so this is usually its
@@ -96,6 +102,10 @@ class JaccardLoss(PixelLoss):
         if not self.ce_ramp:
             return self.ce_weight
         return self.ce_weight * self._current_progress() ** self.ce_ramp
+
+    def current_softness(self) -> float:
+        """The softness at this step of the training."""
+        return self.softness and self.softness * self._current_progress()
 
     def _current_progress(self) -> float:
         if self._progress is not None:
@@ -133,6 +143,7 @@ class JaccardLoss(PixelLoss):
             self.current_ce_weight(),
             self.levels,
             all_reduce if self.training else None,
+            self.current_softness(),
         )
 
     def run(self, *args: Any, **kwargs: Any) -> StageResult:

@@ -32,8 +32,11 @@ def errors_of(scores, labels):
     return torch.where(is_label, 1 - p, p), is_label
 
 
-def sorted_weights(e, is_label, seen, seen_is_label):
-    """``w_ik`` from the rank of each error among those that were seen."""
+def sorted_weights(e, is_label, seen, seen_is_label, softness):
+    """``w_ik`` from the rank of each error among those that were seen.
+
+    A softness mixes the number of larger errors with the sum of all errors.
+    """
     P, K = e.shape
     w = torch.zeros_like(e)
     fraction = seen_is_label.double().mean(0)
@@ -44,8 +47,11 @@ def sorted_weights(e, is_label, seen, seen_is_label):
         is_class = seen_is_label[:, k]
         own, others = seen[is_class, k], seen[~is_class, k]
         for i in range(P):
-            missed = (own > e[i, k]).double().sum() / len(seen)
-            taken = (others > e[i, k]).double().sum() / len(seen)
+            missed, taken = (
+                (1 - softness) * (errors > e[i, k]).double().sum() / len(seen)
+                + softness * errors.sum() / len(seen)
+                for errors in (own, others)
+            )
             union = fraction[k] + taken
             w[i, k] = 1 if is_label[i, k] else (fraction[k] - missed) / union
             w[i, k] /= shown * union
@@ -80,8 +86,9 @@ def lovasz_softmax(p, labels, K):
 
 @pytest.mark.parametrize('how', ['eager', 'fusible'])
 @pytest.mark.parametrize('absent', [False, True])
+@pytest.mark.parametrize('softness', [0.0, 0.3])
 @pytest.mark.parametrize('ce_weight', [0.0, 0.25])
-def test_equals_the_weights_by_sorting(how, ce_weight, absent):
+def test_equals_the_weights_by_sorting(how, ce_weight, softness, absent):
     """With levels so fine that no two errors fall into the same one."""
     K, P = 4, 80
     scores, labels, *_ = make_batch(K, (P,), ignored=0)
@@ -89,9 +96,9 @@ def test_equals_the_weights_by_sorting(how, ce_weight, absent):
     if absent:
         seen_labels[seen_labels == 2] = 1
     counts = count_errors([(seen.t(), seen_labels)], seen, levels=2**19)
-    tables = jaccard_weights(counts, torch.float64)
+    tables = jaccard_weights(counts, torch.float64, softness)
     e, is_label = errors_of(scores, labels)
-    w = sorted_weights(e, is_label, *errors_of(seen, seen_labels))
+    w = sorted_weights(e, is_label, *errors_of(seen, seen_labels), softness)
 
     def slow(scores):
         e, _ = errors_of(scores, labels)
@@ -101,7 +108,9 @@ def test_equals_the_weights_by_sorting(how, ce_weight, absent):
     loss, gradient = run_kernel(how, scores, labels, tables, ce_weight)
     expected = value_and_gradient(slow, scores)
     assert loss.sum() == pytest.approx(float(expected[0]), rel=1e-6)
-    torch.testing.assert_close(gradient, expected[1], rtol=1e-6, atol=1e-9)
+    # A histogram knows each error, and so their sum, to the width of a level.
+    atol = 1e-7 if softness else 1e-9
+    torch.testing.assert_close(gradient, expected[1], rtol=1e-6, atol=atol)
 
 
 @pytest.mark.parametrize('how', ['eager', 'fusible'])
@@ -140,11 +149,35 @@ def test_with_fine_levels_it_is_lovasz_softmax():
     assert gradient.norm() == norm
 
 
+def soft_jaccard_loss(p, labels):
+    """One minus the mean soft Jaccard index of the classes shown."""
+    losses = []
+    for k in labels.unique():
+        is_label = (labels == k).to(p.dtype)
+        intersection = (p[:, k] * is_label).sum()
+        union = (p[:, k] + is_label).sum() - intersection
+        losses.append(1 - intersection / union)
+    return sum(losses) / len(losses)
+
+
+def test_at_full_softness_it_has_the_gradient_of_the_soft_jaccard_index():
+    scores, labels, *_ = make_batch(4, (500,), ignored=0)
+    labels[labels == 2] = 1
+    _, gradient = value_and_gradient(
+        jaccard, scores, labels, ce_weight=0, levels=4096, softness=1.0
+    )
+    _, expected = value_and_gradient(
+        lambda s: soft_jaccard_loss(s.softmax(1), labels), scores
+    )
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize('softness', [0.0, 1.0])
 @pytest.mark.parametrize('ce_weight', [0.0, 0.25])
-def test_properties(ce_weight):
+def test_properties(ce_weight, softness):
     K, P = 4, 300
     scores, labels, *_ = make_batch(K, (P,))
-    arguments = dict(ce_weight=ce_weight, reduction='none')
+    arguments = dict(ce_weight=ce_weight, reduction='none', softness=softness)
     loss = jaccard(scores, labels, **arguments)
     assert (loss >= 0).all()
     assert (loss[labels == IGNORE] == 0).all()
@@ -161,11 +194,12 @@ def test_properties(ce_weight):
     assert jaccard(perfect, labels, ce_weight=ce_weight) == 0
 
 
-def test_weights_are_not_negative_and_bounded():
+@pytest.mark.parametrize('softness', [0.0, 1.0])
+def test_weights_are_not_negative_and_bounded(softness):
     """Also of classes that are not in the batch."""
     histograms = torch.zeros(2, 3, 8, dtype=torch.int64)
     histograms[0, 0, 0], histograms[1, 1:, 7] = 10, 10
-    weights = jaccard_weights(histograms)
+    weights = jaccard_weights(histograms, softness=softness)
     assert weights.isfinite().all()
     assert (weights >= 0).all()
     assert (weights[:, 1:] == 0).all()

@@ -66,7 +66,10 @@ def gradient_of(result: TritonResult, upstream: float = 1.0) -> torch.Tensor:
 
 
 def expect(
-    loss: str, batch: Batch, counts: torch.Tensor | None = None
+    loss: str,
+    batch: Batch,
+    counts: torch.Tensor | None = None,
+    softness: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Loss of the pixels, gradient of their sum, and hits."""
     leaf = batch.scores.double().requires_grad_()
@@ -74,7 +77,7 @@ def expect(
     if loss == 'margin':
         losses = reference.margin_loss(scores, batch, **MARGIN)
     elif loss == 'jaccard':
-        losses = reference.jaccard_loss(scores, batch, counts)
+        losses = reference.jaccard_loss(scores, batch, counts, softness)
         losses = losses + CE_WEIGHT * reference.cross_entropy(scores, batch)
     else:
         losses = reference.cross_entropy(scores, batch, GAMMA[loss])
@@ -86,7 +89,12 @@ def expect(
     return losses.detach(), gradient, hits.sum()
 
 
-def check(loss: str, batch: Batch, tolerance: float = 1e-5) -> None:
+def check(
+    loss: str,
+    batch: Batch,
+    tolerance: float = 1e-5,
+    **settings: float,
+) -> None:
     """A stage against its reference."""
     counts = []
     result = run(
@@ -94,13 +102,14 @@ def check(loss: str, batch: Batch, tolerance: float = 1e-5) -> None:
         batch,
         pixel_loss=True,
         reduce=lambda found: counts.append(found.cpu()),
+        **settings,
     )
     if loss == 'jaccard':
         scores = upsample(batch.scores.double(), batch.scale)
         expected = reference.error_histograms(scores, batch, LEVELS, STEP)
         # Rounding may move an error across the border of a level.
         assert (counts[0] - expected).abs().sum() <= 2 * STEP**2
-    losses, gradient, hits = expect(loss, batch, *counts)
+    losses, gradient, hits = expect(loss, batch, *counts, **settings)
     found = gradient_of(result, UPSTREAM)
     assert found.dtype == batch.scores.dtype
     close(result.loss, losses.sum(), 1e-5)
@@ -174,6 +183,11 @@ def confident(batch: Batch) -> Batch:
 )
 def test_special_batches_match_the_reference(loss, change, scale):
     check(loss, change(make_batch(1, 5, 3, 4, scale)))
+
+
+@pytest.mark.parametrize('softness', [0.3, 1.0])
+def test_softness(softness):
+    check('jaccard', make_batch(2, 7, 3, 5, 2), softness=softness)
 
 
 @every_loss

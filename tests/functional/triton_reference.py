@@ -100,10 +100,12 @@ def error_histograms(
     return step * step * count_errors(sample, scores, levels)
 
 
-def jaccard_loss(scores: Tensor, batch: Batch, counts: Tensor) -> Tensor:
+def jaccard_loss(
+    scores: Tensor, batch: Batch, counts: Tensor, softness: float
+) -> Tensor:
     """Of each pixel, without the cross-entropy, given the histograms."""
     K, L = counts.shape[1:]
-    tables = jaccard_weights(counts, torch.float64)
+    tables = jaccard_weights(counts, torch.float64, softness)
     is_label, p = batch.is_label, scores.softmax(1)
     error = torch.where(is_label, 1 - p, p)
     place = L * error.detach()

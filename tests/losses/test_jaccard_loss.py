@@ -120,6 +120,9 @@ def test_without_a_runner_the_progress_has_to_be_set(batch, caplog):
     loss.set_progress(0.5)
     expected = jaccard_loss(*batch, ce_weight=0.25)
     torch.testing.assert_close(loss(*batch), expected)
+    loss.softness = 0.6
+    expected = jaccard_loss(*batch, ce_weight=0.25, softness=0.3)
+    torch.testing.assert_close(loss(*batch), expected)
     with pytest.raises(ValueError, match='progress=2 must be from 0 to 1'):
         loss.set_progress(2)
 
@@ -182,6 +185,7 @@ def test_two_heads_without_a_hook_are_logged_apart(root, tmp_path):
     [
         ({'ce_weight': -1}, 'ce_weight=-1 must not be negative'),
         ({'ce_ramp': 'late'}, "ce_ramp='late' must not be negative"),
+        ({'softness': 2}, 'softness=2 must be from 0 to 1'),
         ({'levels': 1}, 'levels=1 must be a whole number above 1'),
     ],
 )
