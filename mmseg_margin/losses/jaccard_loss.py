@@ -34,10 +34,10 @@ class JaccardLoss(PixelLoss):
         ce_weight: Weight of the cross-entropy at the end of the training.
         ce_ramp: Power of the progress; 0 for the full weight from the start.
         levels: Number of error levels in the histograms.
+        class_weight: See :class:`PixelLoss`, as for the rest.
         softness: How far the Jaccard loss has gone over from the Lovasz
             extension (0) to the soft Jaccard index (1) at the end of the
             training; it grows in proportion to the progress.
-        class_weight: See :class:`PixelLoss`, as for the rest.
 
     Example:
         >>> loss_decode = dict(type='JaccardLoss')
@@ -48,13 +48,13 @@ class JaccardLoss(PixelLoss):
         ce_weight: float = 1.0,
         ce_ramp: float = 2.0,
         levels: int = 64,
-        softness: float = 0.0,
         class_weight: ClassWeight = None,
         reduction: str = 'mean',
         avg_non_ignore: bool = True,
         loss_weight: float = 1.0,
         loss_name: str = 'loss_jaccard',
         backend: str = 'auto',
+        softness: float = 0.0,
     ) -> None:
         # The IoU is that of all ranks' pixels, and so is the mean.
         super().__init__(
