@@ -294,10 +294,11 @@ def draw_differences(results: Results, folder: Path) -> Picture | None:
     found = [mean_difference(row) for row in values]
     if not any(found):
         return None
-    rows = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
+    means = np.array([each.mean if each else np.nan for each in found])
+    highs = np.array([each and each.high for each in found], np.float64)
     gains = mean_over_seeds(mean_over_seeds(results.values('gain')))
-    diamond: dict[str, Any] = {'marker': 'D', 'color': pictures.RED}
-    hollow = diamond | {'facecolors': 'none'}
+    rows = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
+    style: dict[str, Any] = {'color': pictures.RED, 'zorder': 3}
     path = folder / 'summary.png'
     with picture(path, 8, 1.4 + 0.34 * len(values)) as figure:
         axes = figure.subplots()
@@ -307,20 +308,15 @@ def draw_differences(results: Results, folder: Path) -> Picture | None:
             label = short(schedule) or 'one comparison'
             points = axes.scatter(values[:, places], rows[:, places], s=22)
             points.set(color=colour, alpha=0.75, label=label)
-        for row, difference in enumerate(found):
-            if difference is None:
-                continue
-            mean, low, high, _ = difference
-            if low is not None and high is not None:
-                axes.plot((low, high), (row, row), color='#444444', lw=1.2)
-            axes.scatter(mean, row, **diamond)
-            axes.scatter(mean + gains[row], row, **hollow)
-            text = f'{signed(mean)}   rank {results.ranks()[row]:.2f}'
+        intervals = {'xerr': highs - means, 'ecolor': '#444444', 'fmt': 'D'}
+        axes.errorbar(means, rows[:, 0], **intervals, **style, label='mean')
+        if results.is_fitted:
+            style |= {'facecolors': 'none', 'label': 'with fitted offsets'}
+            axes.scatter(means + gains, rows[:, 0], marker='D', **style)
+        for row in np.flatnonzero(np.isfinite(means)).tolist():
+            text = f'{signed(means[row])}   rank {results.ranks()[row]:.2f}'
             beside = axes.get_yaxis_transform()
             axes.text(1.01, row, text, transform=beside, va='center', size=9)
-        axes.scatter([], [], **diamond, label='mean')
-        if results.is_fitted:
-            axes.scatter([], [], **hollow, label='with fitted offsets')
         axes.set_yticks(rows[:, 0], map(short, results.names))
         axes.invert_yaxis()
         axes.axvline(0, color='#000000', linewidth=0.8)

@@ -119,6 +119,29 @@ def test_cost_is_relative_to_the_baseline():
     assert [*focal[1:3]] == [ABSENT, ABSENT]
 
 
+@pytest.mark.parametrize(
+    ('name', 'counts', 'row', 'said'),
+    [
+        # A class is absent, or the only one, which has no picture.
+        ('ce', [5, 0, 7, 1, 1], ['shaft', '0', '0.0000', ABSENT], 'default'),
+        ('ce', [0, 5, 0, 0, 0], ['shaft', '5', '100.0000', ABSENT], 'for the'),
+        # 4 * sqrt(12) / 4
+        (
+            'margin:tau=4',
+            [8, 4, 1, 1, 2],
+            ['shaft', '4', '25.0000', '3.464'],
+            'of margin:tau=4 (tau = 4, upsilon = 1)',
+        ),
+    ],
+)
+def test_margins(tmp_path, name, counts, row, said):
+    results = invented.comparison_of({name: [None]}, class_counts=counts)
+    table, *pictures = tables.margin_blocks(results, tmp_path)
+    assert row in [cells[:4] for cells in table.rows]
+    assert said in table.caption
+    assert len(pictures) == (counts[0] > 0)
+
+
 @pytest.fixture
 def several():
     seconds = {'margin': 2.0}
