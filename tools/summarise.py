@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from mmseg_margin.comparison.summary import write_summary
+from mmseg_margin.comparison.report import write_summary
 from mmseg_margin.tooling.cli import report_errors
 
 

@@ -33,19 +33,9 @@ from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.stats import StatsCache, check_labels
 from mmseg_margin.stats.scan import available_cores
 
-from .curves import CURVES_FILE
-from .runs import (
-    COMMON,
-    FITTED,
-    PREDICTIONS,
-    RECORD_FILE,
-    Run,
-    read_run,
-    read_runs,
-    run_folder,
-    write_run,
-)
-from .training import CONFIG_FILE, run_config, training_iterations
+from . import runs
+from .runs import FITTED, Run, read_run, run_folder
+from .training import CONFIG_FILE, CURVES_FILE, run_config
 
 # NAME=objective; the settings of an objective come after a colon.
 NAMED = re.compile(r'(?P<name>[^:=+]+)=(?P<objective>.+)', re.DOTALL)
@@ -58,6 +48,8 @@ ERROR_LINE = re.compile(
 LOG_FILE = 'log.txt'
 POLL_SECONDS = 0.5
 REMEDY = 'choose another --out, or remove that folder to begin again.'
+# What a process does, with the folder of its run as an argument.
+PROCESS = f'import {__package__}.training as t; t.main_of_process()'
 
 
 class RunFailedError(MarginError):
@@ -107,29 +99,29 @@ def compare(
         raise SettingError(
             f'{path} is from a comparison with other settings: {REMEDY}'
         )
-    out.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, text)
     # In full, because a preset may mean something else in a later version.
     losses = {
         name: [expand_preset(term) for term in parse_objective(objective)]
         for name, objective in objectives.items()
     }
+    out.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, text)
     folders = []
     with FileLock(out / 'lock'):
-        known = {(run.name, run.seed): run for run in read_runs(out)}
+        known = {(run.name, run.seed): run for run in runs.read_runs(out)}
+        for run in known.values():
+            for key in runs.COMMON:
+                if vars(run)[key] != common[key]:
+                    raise _another(key)
+            if losses.get(run.name, run.losses) != run.losses:
+                raise _another(f'objective called {run.name}')
         # Seed by seed, so that a comparison cut short is still a fair one.
         for seed, name in product(seeds, objectives):
             objective, terms = objectives[name], losses[name]
             run = Run(len(known), name, seed, objective, terms, **common)
-            for other in known.values():
-                for key in COMMON:
-                    if vars(run)[key] != vars(other)[key]:
-                        raise _another(key)
-                if run.name == other.name and run.losses != other.losses:
-                    raise _another(f'objective called {run.name}')
-            folders.append(run_folder(out, name, seed))
             run = known.setdefault((name, seed), run)
             start = init and init.replace('{seed}', str(seed))
+            folders.append(run_folder(out, name, seed))
             _begin(cfg, run, folders[-1], start, predict=seed == seeds[0])
     run_all(folders, common['iterations'], jobs, fit_offsets)
 
@@ -142,6 +134,11 @@ def _another(what: str) -> SettingError:
 
 def describe(cfg: Config, init: str | None) -> dict[str, Any]:
     """What runs of a config have in common; the labels are checked too."""
+    if 'max_iters' not in cfg.train_cfg:
+        raise SettingError(
+            'The config trains by epochs: give it an IterBasedTrainLoop with '
+            'max_iters, so that every objective gets the same iterations.'
+        )
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     report = check_labels(
         cfg.train_dataloader.dataset, cfg.model, StatsCache()
@@ -151,7 +148,7 @@ def describe(cfg: Config, init: str | None) -> dict[str, Any]:
     packages = (torch, mmseg, mmengine, np)
     return dict(
         config=Path(cfg.filename).name,
-        iterations=training_iterations(cfg),
+        iterations=cfg.train_cfg.max_iters,
         init=Path(init).name if init else None,
         classes=list(metainfo['classes']),
         palette=[list(colour) for colour in metainfo['palette']],
@@ -180,13 +177,13 @@ def _begin(
                 'path to a .pth file, in which {seed} may stand for the seed.'
             )
         if predict:
-            whole.test_evaluator.output_dir = str(folder / PREDICTIONS)
+            whole.test_evaluator.output_dir = str(folder / runs.PREDICTIONS)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(path, whole.pretty_text)
     elif not run.is_done() and Config.fromfile(path).load_from != start:
         raise _another('init')
-    if not (folder / RECORD_FILE).exists():
-        write_run(run, folder)
+    if not (folder / runs.RECORD_FILE).exists():
+        runs.write_run(run, folder)
 
 
 def run_all(
@@ -200,7 +197,7 @@ def run_all(
     waiting = [each for each in folders if not read_run(each).is_done(fit)]
     done = (len(folders) - len(waiting)) * iterations
     running: dict[int, tuple[Path, subprocess.Popen, int]] = {}
-    failures: dict[str, str] = {}
+    failures = []
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, refresh_per_second=1) as progress:
         bar = progress.add_task('iterations', total=len(folders) * iterations)
@@ -224,8 +221,8 @@ def run_all(
                             outcome += f', {better:.2f} with fitted offsets'
                     else:
                         cause = cause_of_failure(log, begin, code)
-                        failures[str(run)] = f'see {log} ({cause})'
-                        outcome = f'failed, {failures[str(run)]}'
+                        failures.append(f'{run}: see {log} ({cause})')
+                        outcome = f'failed, see {log} ({cause})'
                     progress.console.print(f'{run}: {outcome}', markup=False)
                 begun = sum(_iterations_of(f) for f, *_ in running.values())
                 progress.update(bar, completed=done + begun)
@@ -233,10 +230,10 @@ def run_all(
             for _, process, _ in running.values():
                 process.terminate()
                 process.wait()
-    for first, failure in failures.items():
+    if failures:
         raise RunFailedError(
             f'{len(failures)} of {len(folders)} runs failed, the first of '
-            f'them {first}: {failure}, correct the cause and give the same '
+            f'them {failures[0]}, correct the cause and give the same '
             'command again; the other results are kept.'
         )
 
@@ -266,11 +263,10 @@ def _start(
     folder: Path, slot: int, jobs: int, fit: bool
 ) -> tuple[subprocess.Popen, int]:
     """The process of a run, and where what it logs begins."""
-    module = f'{__package__}.training'
     with open(folder / LOG_FILE, 'ab') as log:
         begin = log.tell()
         process = subprocess.Popen(
-            [sys.executable, '-m', module, folder, *['--fit-offsets'] * fit],
+            [sys.executable, '-c', PROCESS, folder, *['--fit-offsets'] * fit],
             env=environment_of(slot, jobs),
             stdin=subprocess.PIPE,
             stdout=log,

@@ -1,11 +1,12 @@
-"""Pictures of a comparison: curves, fitted offsets and predictions.
+"""Pictures of comparisons: curves, fitted offsets, predictions, differences.
 
-The first and the last are the paper's Figures 3 and 4.
+The first and the third are the paper's Figures 3 and 4.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, cycle
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,22 @@ from PIL import Image
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.report import pictures
+from mmseg_margin.report.numbers import mean_difference, signed
 from mmseg_margin.report.pages import Block, Picture
 from mmseg_margin.report.pictures import picture, short, title_lines
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
-from .curves import PARTS
 from .runs import (
+    BASELINE,
     FITTED_PREDICTIONS,
     PREDICTIONS,
     Results,
     Run,
     by_name,
+    mean_over_seeds,
     run_folder,
 )
+from .training import PARTS
 
 COLOURS = {
     'margin': pictures.RED,
@@ -41,6 +45,7 @@ COLOURS = {
 }
 # Tol's colours, for all other objectives.
 SPARE = ('#882255', '#999933', '#332288', '#44AA99', '#777777')
+SCHEDULES = (pictures.BLUE, pictures.ORANGE, pictures.GREEN, pictures.PINK)
 # The curves that share a panel, with their lines and labels.
 PANELS = {
     'mIoU in %': {
@@ -76,28 +81,22 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 
 def curve_blocks(results: Results, folder: Path) -> list[Block]:
     """All objectives in one picture, and one picture of each."""
-    runs = by_name(results.runs)
-    colours = {
-        name: colour
-        for name, colour in colours_of(runs).items()
-        if any(any(run.curves.values()) for run in runs[name])
-    }
-    if not colours:
+    colours = colours_of(by_name(results.runs))
+    runs = by_name(run for run in results.runs if any(run.curves.values()))
+    if not runs:
         return ['No run has recorded any curves.']
     together = folder / 'curves.png'
     with picture(together, 6.4, 4.6) as figure:
         axes = figure.subplots()
-        for name, colour in colours.items():
-            line = ('-', short(name), colour)
-            _draw_curve(axes, runs[name], 'val_mIoU', *line)
-        axes.set_xlabel('iteration')
-        axes.set_ylabel('validation mIoU in %')
-        columns = 4 if max(map(len, colours)) < 16 else 1
+        for name, own in runs.items():
+            _draw_curve(axes, own, 'val_mIoU', '-', short(name), colours[name])
+        axes.set(xlabel='iteration', ylabel='validation mIoU in %')
+        columns = 4 if max(map(len, runs)) < 16 else 1
         figure.legend(loc='outside lower center', ncols=columns, frameon=False)
     single = []
-    for i, (name, colour) in enumerate(colours.items(), 1):
+    for i, (name, own) in enumerate(runs.items(), 1):
         file = folder / f'curves-{i}.png'
-        _draw_objective(runs[name], name, colour, file)
+        _draw_objective(own, title_lines(name), colours[name], file)
         single.append(Picture(file, f'{name}: mIoU and loss.'))
     return [
         'Means over the seeds; the bands are one standard deviation wide on '
@@ -109,7 +108,7 @@ def curve_blocks(results: Results, folder: Path) -> list[Block]:
 
 
 def _draw_objective(
-    runs: list[Run], name: str, colour: str, path: Path
+    runs: list[Run], title: str, colour: str, path: Path
 ) -> None:
     """A panel for the mIoU, the loss, and the parts of the loss if any.
 
@@ -125,12 +124,14 @@ def _draw_objective(
     panels = PANELS | ({'parts of the loss': parts} if parts else {})
     with picture(path, 4.4, 2.3 * len(panels)) as figure:
         column = figure.subplots(len(panels), 1, sharex=True)
-        for axes, quantity in zip(column, panels, strict=True):
-            for curve, (line, label) in panels[quantity].items():
+        for axes, (quantity, curves) in zip(
+            column, panels.items(), strict=True
+        ):
+            for curve, (line, label) in curves.items():
                 _draw_curve(axes, runs, curve, line, label, colour)
             axes.set_ylabel(quantity)
         column[0].set_ylim(0, 100)
-        column[0].set_title(title_lines(name), fontsize=11)
+        column[0].set_title(title, fontsize=11)
         column[-1].set_xlabel('iteration')
         for axes in column[::2]:  # the panel of the loss has no labels
             axes.legend(frameon=False, fontsize=8)
@@ -145,58 +146,63 @@ def _draw_curve(
     axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
 
 
-def average_curve(
-    curves: list[list[tuple[int, float]]],
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Iterations, and mean and deviation of what the runs have at each."""
+def average_curve(curves: list[list[tuple[int, float]]]) -> NDArray:
+    """Iterations, mean and deviation of what the runs have there, (3, n)."""
     values: dict[int, list[float]] = {}
-    for iteration, value in (point for points in curves for point in points):
+    for iteration, value in chain.from_iterable(curves):
         values.setdefault(iteration, []).append(value)
-    found = [np.array(values[iteration]) for iteration in sorted(values)]
-    return (
-        np.array(sorted(values)),
-        np.array([each.mean() for each in found]),
-        np.array([each.std(ddof=len(each) > 1) for each in found]),
-    )
+    rows = [
+        (iteration, np.mean(found), np.std(found, ddof=len(found) > 1))
+        for iteration, found in sorted(values.items())
+    ]
+    return np.array(rows).reshape(-1, 3).T
 
 
 def draw_offsets(
-    panels: Sequence[tuple[str, Mapping[str, list[Run]]]], path: Path
+    results: Results, names: Collection[str], folder: Path
 ) -> Picture | None:
     """Fitted offsets and those of Algorithm 1, class by class.
 
-    Args:
-        panels: Their titles, and their runs by what the legend calls them.
-            The runs have fitted offsets, and those of a panel share classes.
-        path: File to write.
+    The named objectives are drawn, in a panel for each data set.
     """
+    panels: dict[tuple[str, ...], dict[str, list[Run]]] = {}
+    for label, runs in results.compared.items():
+        schedule, _, data = label.rpartition('/')
+        for name, fitted in by_name(r for r in runs if r.fitted).items():
+            if name in names:
+                # Two data sets may have the same name.
+                panel = panels.setdefault((data, *fitted[0].classes), {})
+                panel[f'{name}, {schedule}' if schedule else name] = fitted
     if not panels:
         return None
-    colours = colours_of(dict.fromkeys(name for _, p in panels for name in p))
+    colours = colours_of(dict.fromkeys(n for p in panels.values() for n in p))
+    path = folder / 'offsets.png'
     with picture(path, 10, 3 * len(panels)) as figure:
         column = figure.subplots(len(panels), squeeze=False)[:, 0]
-        for axes, (title, groups) in zip(column, panels, strict=True):
-            run = next(iter(groups.values()))[0]
-            order, places = run.class_order, np.arange(len(run.classes))
-            bars = margin_shifts(run.class_counts)[order]
+        for axes, (title, *classes), panel in zip(
+            column, panels, panels.values(), strict=True
+        ):
+            first = next(iter(panel.values()))[0]
+            order, places = first.class_order, np.arange(len(classes))
+            bars = margin_shifts(first.class_counts)[order]
             axes.bar(places, bars, color='#cccccc', label='Algorithm 1')
-            for i, (name, runs) in enumerate(groups.items()):
+            for i, (name, fitted) in enumerate(panel.items()):
                 offsets = np.array(
-                    [r.fitted['offsets'] for r in runs if r.fitted]
+                    [r.fitted['offsets'] for r in fitted if r.fitted]
                 )
                 offsets -= offsets.mean(axis=1, keepdims=True)
                 # Side by side, so that equal offsets do not hide each other.
-                shift = 0.6 * ((i + 0.5) / len(groups) - 0.5)
+                shift = 0.6 * ((i + 0.5) / len(panel) - 0.5)
                 axes.errorbar(
                     places + shift,
                     offsets.mean(axis=0)[order],
-                    offsets.std(axis=0, ddof=len(runs) > 1)[order],
+                    offsets.std(axis=0, ddof=len(fitted) > 1)[order],
                     fmt='o',
                     markersize=4,
                     color=colours[name],
                     label=short(name),
                 )
-            names = [short(run.classes[k], 20) for k in order]
+            names = [short(classes[k], 20) for k in order]
             axes.set_xticks(places, names, rotation=90, fontsize=8)
             if (abs(bars) > LARGEST_LINEAR).any():
                 axes.set_yscale('symlog', linthresh=LARGEST_LINEAR, linscale=2)
@@ -227,7 +233,7 @@ def draw_examples(
     rows: int = 4,
 ) -> Picture | None:
     """A mosaic of the samples on which the objectives differ most."""
-    seed, classes = results.seeds[0], results.runs[0].classes
+    seed, first = results.seeds[0], results.runs[0]
     kinds = {PREDICTIONS: '', FITTED_PREDICTIONS: ',fitted offsets'}
     folders = {
         name + kind: predicted
@@ -235,26 +241,33 @@ def draw_examples(
         for subfolder, kind in kinds.items()
         if (predicted := run_folder(out, name, seed) / subfolder).is_dir()
     }
-    examples = _examples(list(folders.values()), samples)
-    chosen = heapq.nlargest(rows, examples, key=lambda each: each[0])
+    chosen: list[tuple[float, Path, list[NDArray]]] = []
+    for sample in samples:
+        image, truth = Path(sample['img_path']), sample['gt_seg_map']
+        files = [folder / f'{image.stem}.png' for folder in folders.values()]
+        if files and all(file.exists() for file in files):
+            labels = [np.asarray(Image.open(file)) for file in files]
+            fraction = disagreement(labels, truth)
+            chosen.append((fraction, image, [*labels, truth]))
+            chosen = heapq.nlargest(rows, chosen, key=itemgetter(0))
     if not chosen:
         return None
-    palette, images = results.runs[0].palette, []
-    for _, path, labels in chosen:
-        with Image.open(path) as file:
+    images = []
+    for _, image, labels in chosen:
+        with Image.open(image) as file:
             photo = np.asarray(file.convert('RGB'))
-        painted = [paint(each, palette) for each in labels]
+        painted = [paint(each, first.palette) for each in labels]
         # By leaving out pixels: mixed colours would belong to no class.
         step = max(1, photo.shape[1] // WIDTH)
         images.append([p[::step, ::step] for p in (photo, *painted)])
     present = {k for _, _, labels in chosen for k in np.unique(labels)}
-    shown = [k for k in range(len(classes)) if k in present]
+    shown = [k for k in range(len(first.classes)) if k in present]
     path = folder / 'examples.png'
     draw_mosaic(
         images,
         ['image', *map(title_lines, folders), 'ground truth'],
-        [classes[k] for k in shown],
-        [palette[k] for k in shown],
+        [first.classes[k] for k in shown],
+        [first.palette[k] for k in shown],
         str(path),
         # Fewer inches make the letters of a wide mosaic larger.
         column_inches=min(2.4, MOSAIC_INCHES / len(images[0])),
@@ -268,21 +281,54 @@ def draw_examples(
     )
 
 
-def _examples(
-    folders: Sequence[Path], samples: Iterable[dict[str, Any]]
-) -> Iterator[tuple[float, Path, list[NDArray]]]:
-    """Disagreement, image, and all predictions before the labels."""
-    for sample in samples:
-        image, truth = Path(sample['img_path']), sample['gt_seg_map']
-        files = [folder / f'{image.stem}.png' for folder in folders]
-        if files and all(file.exists() for file in files):
-            predictions = [np.asarray(Image.open(file)) for file in files]
-            fraction = disagreement(predictions, truth)
-            yield fraction, image, [*predictions, truth]
-
-
 def disagreement(predictions: Sequence[NDArray], truth: NDArray) -> float:
     """Fraction of the labelled pixels that not all predict the same."""
     differs = np.any([each != predictions[0] for each in predictions], axis=0)
     labelled = truth != IGNORED
     return float(differs[labelled].mean()) if labelled.any() else 0.0
+
+
+def draw_differences(results: Results, folder: Path) -> Picture | None:
+    """Differences to the baseline: each comparison's, their mean, interval."""
+    values = mean_over_seeds(results.differences())
+    found = [mean_difference(row) for row in values]
+    if not any(found):
+        return None
+    means = np.array([each.mean if each else np.nan for each in found])
+    highs = np.array([each and each.high for each in found], np.float64)
+    gains = mean_over_seeds(mean_over_seeds(results.values('gain')))
+    rows = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
+    style: dict[str, Any] = {'color': pictures.RED, 'zorder': 3}
+    path = folder / 'summary.png'
+    with picture(path, 8, 1.4 + 0.34 * len(values)) as figure:
+        axes = figure.subplots()
+        for (schedule, places), colour in zip(
+            results.schedules.items(), cycle(SCHEDULES), strict=False
+        ):
+            label = short(schedule) or 'one comparison'
+            points = axes.scatter(values[:, places], rows[:, places], s=22)
+            points.set(color=colour, alpha=0.75, label=label)
+        intervals = {'xerr': highs - means, 'ecolor': '#444444', 'fmt': 'D'}
+        axes.errorbar(means, rows[:, 0], **intervals, **style, label='mean')
+        if results.is_fitted:
+            style |= {'facecolors': 'none', 'label': 'with fitted offsets'}
+            axes.scatter(means + gains, rows[:, 0], marker='D', **style)
+        for row in np.flatnonzero(np.isfinite(means)).tolist():
+            text = f'{signed(means[row])}   rank {results.ranks()[row]:.2f}'
+            beside = axes.get_yaxis_transform()
+            axes.text(1.01, row, text, transform=beside, va='center', size=9)
+        axes.set_yticks(rows[:, 0], map(short, results.names))
+        axes.invert_yaxis()
+        axes.axvline(0, color='#000000', linewidth=0.8)
+        axes.set_xlabel(f'mIoU, difference to {BASELINE} in points')
+        figure.legend(loc='outside upper left', ncols=5, frameon=False)
+    caption = (
+        f'Difference of the mean mIoU to {BASELINE}: a dot for each '
+        'comparison, the mean over them and its 95 % interval '
+        "(Student's t over the comparisons)."
+    )
+    if results.is_fitted:
+        caption += (
+            f' Fitted offsets are compared with {BASELINE} without them.'
+        )
+    return Picture(path, caption)

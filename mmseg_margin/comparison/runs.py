@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.errors import DataSetError, MissingFileError, SettingError
+from mmseg_margin.errors import MissingFileError, SettingError
 
 RECORD_FILE, RESULTS_FILE = 'record.json', 'results.json'
 PREDICTIONS, FITTED_PREDICTIONS = 'predictions', 'predictions-fitted'
@@ -69,13 +69,19 @@ class Run:
 
     @cached_property
     def figures(self) -> dict[str, float]:
-        """Every finite figure: ``mIoU``, ``IoU/<class>``, ``fitted mIoU``."""
+        """Every finite figure: ``mIoU``, ``IoU/<class>``, ``fitted mIoU``.
+
+        ``gain`` is what fitted offsets add to the mIoU.
+        """
         figures = {'seconds': self.seconds, 'memory': self.memory}
         for prefix, found in (('', vars(self)), (FITTED, self.fitted or {})):
             for name, value in found.get('metrics', {}).items():
                 figures[prefix + name] = value
             for k, value in enumerate(found.get('class_iou', ())):
                 figures[f'{prefix}IoU/{k}'] = value
+        if self.fitted:
+            fitted = self.fitted['metrics']['mIoU']
+            figures['gain'] = fitted - self.metrics['mIoU']
         return {
             name: value
             for name, value in figures.items()
@@ -118,14 +124,13 @@ def read_json(make: Callable[..., T], path: Path) -> T:
 
 
 def save_runs(runs: list[Run], path: Path) -> None:
-    """All runs in one small file, a line for each."""
+    """All runs in one small file, a line for each, with four decimals."""
     common = json.dumps({key: vars(runs[0])[key] for key in COMMON})
     lines = []
     for run in runs:
-        own = {k: v for k, v in asdict(run).items() if k not in COMMON}
-        # To four digits.
-        text = json.dumps(own)
-        own = json.loads(text, parse_float=lambda x: round(float(x), 4))
+        text = json.dumps(asdict(run))
+        record = json.loads(text, parse_float=lambda x: round(float(x), 4))
+        own = {k: v for k, v in record.items() if k not in COMMON}
         lines.append(json.dumps(own))
     all_lines = ',\n'.join(lines)
     text = f'{{"common": {common},\n"runs": [\n{all_lines}\n]}}\n'
@@ -156,7 +161,7 @@ class Results:
     """Runs that were asked for, finished or not, by label.
 
     A label stands for a comparison and is ``DATA`` or ``SCHEDULE/DATA``.
-    Arrays have the shape (L, N, S) for L labels, N objectives (``names``) and
+    Arrays have the shape (N, L, S) for N objectives (``names``), L labels and
     S seeds, with NaN for whatever is missing.
     """
 
@@ -176,54 +181,64 @@ class Results:
         """Whether any run was measured with fitted offsets too."""
         return any(run.fitted for run in self.runs)
 
-    def missing(self, label: str) -> dict[str, str]:
-        """Seeds without a result, for each objective that has any."""
-        missing = [run for run in self.compared[label] if not run.is_done()]
-        return {
-            name: ', '.join(str(run.seed) for run in runs)
-            for name, runs in by_name(missing).items()
-        }
+    @property
+    def schedules(self) -> dict[str, list[int]]:
+        """Places of the labels of each schedule; '' if they name none."""
+        groups: dict[str, list[int]] = {}
+        for place, label in enumerate(self.compared):
+            groups.setdefault(label.rpartition('/')[0], []).append(place)
+        return groups
 
-    def terms(self, *kinds: str) -> dict[str, dict[str, Any]]:
-        """The loss configs of some classes, by the name of the objective."""
-        terms = ((run.name, term) for run in self.runs for term in run.losses)
-        return {name: term for name, term in terms if term['type'] in kinds}
+    def missing(self) -> dict[str, str]:
+        """What has no result, for each label that lacks anything."""
+        missing = {}
+        for label, runs in self.compared.items():
+            asked = by_name(runs)
+            undone = by_name(run for run in runs if not run.is_done())
+            lacks = [
+                f'{name} (seed {", ".join(str(run.seed) for run in own)})'
+                for name, own in undone.items()
+            ] + [name for name in self.names if name not in asked]
+            if lacks:
+                missing[label] = ', '.join(lacks)
+        return missing
+
+    def losses_of(self, *types: str) -> dict[str, dict[str, Any]]:
+        """The loss configs of some types, by the name of the objective."""
+        losses = ((run.name, loss) for run in self.runs for loss in run.losses)
+        return {name: loss for name, loss in losses if loss['type'] in types}
 
     def values(self, figure: str = 'mIoU') -> NDArray:
-        """A figure of every run, (L, N, S)."""
-        shape = len(self.compared), len(self.names), len(self.seeds)
+        """A figure of every run, (N, L, S)."""
+        shape = len(self.names), len(self.compared), len(self.seeds)
         values = np.full(shape, np.nan)
-        for i, runs in enumerate(self.compared.values()):
+        for place, runs in enumerate(self.compared.values()):
             for run in runs:
-                if run.name in self.names and figure in run.figures:
-                    place = self.names.index(run.name)
+                if run.name in self.names:
+                    row = self.names.index(run.name)
                     seed = self.seeds.index(run.seed)
-                    values[i, place, seed] = run.figures[figure]
+                    value = run.figures.get(figure, np.nan)
+                    values[row, place, seed] = value
         return values
 
     def of_baseline(self, values: NDArray) -> NDArray:
-        """The baseline's part of an array, (L, 1, ...), NaN without one."""
+        """The baseline's part of an array, (1, L, ...), NaN without one."""
         if BASELINE not in self.names:
-            return np.full_like(values[:, :1], np.nan)
-        return values[:, [self.names.index(BASELINE)]]
+            return np.full_like(values[:1], np.nan)
+        return values[[self.names.index(BASELINE)]]
 
     def differences(self, figure: str = 'mIoU') -> NDArray:
-        """To the baseline with the same seed, (L, N, S)."""
+        """To the baseline with the same seed, (N, L, S)."""
         values = self.values(figure)
         return values - self.of_baseline(values)
-
-    def gains(self) -> NDArray:
-        """What fitted offsets add to the mIoU, (L, N, S)."""
-        return self.values(f'{FITTED}mIoU') - self.values()
 
     def ranks(self) -> NDArray:
         """Average rank by mean mIoU over the comparisons, (N,)."""
         means = mean_over_seeds(self.values())
-        ranks = rankdata(-means, axis=1, nan_policy='omit')
-        return mean_over_seeds(ranks.T)
+        return mean_over_seeds(rankdata(-means, axis=0, nan_policy='omit'))
 
     def costs(self, figure: str) -> tuple[NDArray, NDArray]:
-        """A cost over the seeds, and its ratio to the baseline's, (L, N)."""
+        """A cost over the seeds, and its ratio to the baseline's, (N, L)."""
         found = np.ma.masked_invalid(self.values(figure))
         reduce = {'seconds': np.ma.median, 'memory': np.ma.max}[figure]
         costs = np.ma.filled(reduce(found, axis=-1), np.nan)
@@ -245,14 +260,5 @@ def load_results(places: Mapping[str, Path]) -> Results:
                 f'{places[label]} holds no comparison: give the --out folder '
                 f'of a comparison, or a {RESULTS_FILE} of its report.'
             )
-        classes = len(runs[0].classes)
-        for run in runs:
-            if run.is_done() and len(run.class_iou) != classes:
-                raise DataSetError(
-                    f'{places[label]}: {run} has the IoU of '
-                    f'{len(run.class_iou)} classes and the comparison '
-                    f'{classes}: it is from another one, so remove its '
-                    f'{RECORD_FILE}.'
-                )
     every = (run for runs in compared.values() for run in runs)
     return Results(compared, list(by_name(every)))

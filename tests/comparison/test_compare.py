@@ -7,24 +7,15 @@ import shutil
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from mmengine.config import Config
 
+from mmseg_margin import offsets
 from mmseg_margin.comparison import compare, training
-from mmseg_margin.comparison.compare import (
-    LOG_FILE,
-    cause_of_failure,
-    environment_of,
-    named_objectives,
-)
-from mmseg_margin.comparison.runs import (
-    load_results,
-    read_run,
-    read_runs,
-    run_folder,
-)
+from mmseg_margin.comparison.runs import load_results, read_run, run_folder
 from tests.commands import TOOLS, load_tool
 from tests.small_training import write_config
 
@@ -63,8 +54,8 @@ def main(*arguments, options=(), **settings):
 def results(out):
     """What the table is made of, without what a clock has measured."""
     return {
-        (run.name, run.seed): (run.metrics, run.class_iou, run.curves)
-        for run in read_runs(out)
+        run.name: (run.metrics, run.class_iou, run.curves)
+        for run in load_results({'': out}).runs
         if run.is_done()
     }
 
@@ -81,40 +72,33 @@ def finished(config, tmp_path_factory):
 
 def test_all_runs_are_trained_and_reported(finished):
     out, output = finished
-    assert set(results(out)) == {('ce', 0), ('twin', 0), ('margin', 0)}
-    for name, _ in results(out):
-        assert f'{name}, seed 0: mIoU' in output
     report = out / 'report' / 'index.html'
     assert str(report) in output
     assert '>twin</th>' in report.read_text('utf-8')
     assert (out / 'report' / 'report.md').is_file()
-    ce, twin, margin = read_runs(out)
+    assert [*results(out)] == ['ce', 'twin', 'margin']
+    for name in results(out):
+        assert f'{name}, seed 0: mIoU' in output
+    ce, twin, margin = load_results({'': out}).runs
     assert twin.objective == 'ce:loss_name=loss_twin'
     assert ce.losses == [{'type': 'CrossEntropyLoss'}]
     assert margin.losses[0]['type'] == 'MarginCalibrationLoss'
     assert (margin.config, margin.iterations) == ('small.py', ITERATIONS)
     assert len(margin.class_counts) == len(margin.classes) == 4
     assert margin.versions['torch']
-
-
-def test_two_at_work_in_one_folder_do_nothing_twice(finished):
-    """mmengine makes a folder for each training, named after its time."""
-    assert len([*run_folder(finished[0], 'ce', 0).glob('20*_*')]) == 1
+    expected = {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
+    assert margin.curves.keys() >= expected
+    for points in margin.curves.values():
+        assert [iteration for iteration, _ in points] == [1, 2, 3, 4]
+    # Nothing is done twice: mmengine makes a folder for each training.
+    assert len([*run_folder(out, 'ce', 0).glob('20*_*')]) == 1
 
 
 def test_objectives_differ_in_nothing_else(finished):
     """The same objective under two names sees the same weights and data."""
     found = results(finished[0])
-    assert found['ce', 0] == found['twin', 0]
-    assert found['ce', 0] != found['margin', 0]
-
-
-def test_curves_have_losses_and_scores_of_both_splits(finished):
-    curves = results(finished[0])['margin', 0][2]
-    expected = {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
-    assert set(curves) >= expected
-    for points in curves.values():
-        assert [iteration for iteration, _ in points] == [1, 2, 3, 4]
+    assert found['ce'] == found['twin']
+    assert found['ce'] != found['margin']
 
 
 def test_killed_at_any_moment_it_gives_the_same_table(
@@ -134,9 +118,8 @@ def test_killed_at_any_moment_it_gives_the_same_table(
     main(config, out, 'ce', 'margin')
     assert all(Config.fromfile(path).begun for path in begun)
     undisturbed = results(finished[0])
-    assert results(out) == {
-        key: undisturbed[key] for key in (('ce', 0), ('margin', 0))
-    }
+    del undisturbed['twin']
+    assert results(out) == undisturbed
 
 
 def test_more_is_added_and_nothing_done_again(config, finished, capsys):
@@ -145,37 +128,29 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     before = results(out)
     done = run_folder(out, 'margin', 0) / 'record.json'
     written = done.stat().st_mtime_ns
-    bad = 'bad=margin:upsilon=1e-30'
     with pytest.raises(SystemExit):
-        main(config, out, 'margin', bad)
+        main(config, out, 'margin', 'bad=margin:upsilon=1e-30')
     printed = capsys.readouterr()
     assert '1 of 2 runs failed, the first of them bad, seed 0' in printed.err
     cause = r'see \S*bad/seed-0/log\.txt \(upsilon=1e-30 makes mu_k of .*\)'
     assert re.search(cause, printed.err), printed.err
     assert done.stat().st_mtime_ns == written
     assert results(out) == before
-    found = load_results({out.name: out})
-    assert found.names == ['ce', 'twin', 'margin', 'bad']
-    assert found.missing(out.name) == {'bad': '0'}
+    assert load_results({'': out}).missing() == {'': 'bad (seed 0)'}
     assert 'provisional' in (out / 'report' / 'report.md').read_text()
 
 
-@pytest.fixture
-def shift_bias(monkeypatch):
-    """A fit that gives every pixel to the last class."""
+def test_offsets_are_fitted_to_finished_runs(finished, monkeypatch):
+    """And the record keeps both measurements; nothing is trained again."""
 
-    def fit(cfg, checkpoint, out):
+    def fit(runner, checkpoint, out, force):
+        """Gives every pixel to the last class."""
         saved = torch.load(checkpoint, weights_only=False)
         saved['state_dict']['decode_head.conv_seg.bias'][-1] += 1e4
         torch.save(saved, out)
-        return [0.0, 0.0, 0.0, 1e4]
+        return SimpleNamespace(offsets=[0.0, 0.0, 0.0, 1e4])
 
-    monkeypatch.setattr(training, 'fit_offsets', fit)
-
-
-@pytest.mark.usefixtures('shift_bias')
-def test_offsets_are_fitted_to_finished_runs(finished):
-    """And the record keeps both measurements; nothing is trained again."""
+    monkeypatch.setattr(offsets, 'fit_checkpoint', fit)
     folder = run_folder(finished[0], 'ce', 0)
     before = read_run(folder)
     checkpoints = {path: path.stat().st_mtime_ns for path in folder.glob('i*')}
@@ -203,15 +178,6 @@ def test_fitting_needs_a_checkpoint(finished, tmp_path, capsys):
     assert 'has no checkpoint to fit offsets to' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('init', ['a{x}', 'missing-{seed}.pth'])
-def test_a_missing_checkpoint_is_named(config, tmp_path, capsys, init):
-    with pytest.raises(SystemExit):
-        main(config, tmp_path / 'out', 'ce', options=['--init', init])
-    named = init.replace('{seed}', '0')
-    said = f'The checkpoint {named} of --init does not exist'
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ('losses', 'settings', 'said'),
     [
@@ -232,9 +198,18 @@ def test_what_cannot_be_done_is_said(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('init', ['a{x}', 'missing-{seed}.pth'])
+def test_a_missing_checkpoint_is_named(config, tmp_path, capsys, init):
+    with pytest.raises(SystemExit):
+        main(config, tmp_path / 'out', 'ce', options=['--init', init])
+    named = init.replace('{seed}', '0')
+    said = f'The checkpoint {named} of --init does not exist'
+    assert said in capsys.readouterr().err
+
+
 def test_names():
     own = 'margin:tau=20,log_base=e'
-    names = named_objectives(['ce', 'a=ce:0.5+lovasz:0.5', own, 'ce'])
+    names = compare.named_objectives(['ce', 'a=ce:0.5+lovasz:0.5', own, 'ce'])
     assert names == {'ce': 'ce', 'a': 'ce:0.5+lovasz:0.5', own: own}
 
 
@@ -251,36 +226,34 @@ def test_names():
 )
 def test_the_cause_of_a_failure_is_the_last_error(tmp_path, logged, cause):
     """Of this attempt: earlier ones have logged to the same file."""
-    log = tmp_path / LOG_FILE
+    log = tmp_path / compare.LOG_FILE
     log.write_text(f'error: of yesterday\n{logged}')
-    assert cause_of_failure(log, 20, -9) == cause
+    assert compare.cause_of_failure(log, 20, -9) == cause
 
 
 @pytest.mark.parametrize(
     ('jobs', 'existing', 'threads'),
-    [(1, {}, '5'), (2, {}, '2'), (9, {}, '1'), (1, {'3'}, '3')],
+    [(1, None, '5'), (2, None, '2'), (9, None, '1'), (1, '3', '3')],
 )
-def test_jobs_divide_the_cores(monkeypatch, jobs, existing, threads):
-    monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
-    monkeypatch.setattr(compare, 'available_cores', lambda: 5)
-    for number in existing:
-        monkeypatch.setenv('OMP_NUM_THREADS', number)
-    assert environment_of(0, jobs)['OMP_NUM_THREADS'] == threads
-
-
 @pytest.mark.parametrize(
-    ('visible', 'expected'),
+    ('visible', 'gpus'),
     [
         ('4, 5', ['4', '5', '4']),
         ('GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
         (None, ['0', '1', '0']),
     ],
 )
-def test_only_visible_gpus_are_used(monkeypatch, visible, expected):
+def test_jobs_divide_cores_and_visible_gpus(
+    monkeypatch, jobs, existing, threads, visible, gpus
+):
+    monkeypatch.setattr(compare, 'available_cores', lambda: 5)
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
-    monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
-    if visible:
-        monkeypatch.setenv('CUDA_VISIBLE_DEVICES', visible)
-    found = [environment_of(slot, 3) for slot in range(3)]
-    assert [each['CUDA_VISIBLE_DEVICES'] for each in found] == expected
+    variables = {'OMP_NUM_THREADS': existing, 'CUDA_VISIBLE_DEVICES': visible}
+    for name, value in variables.items():
+        monkeypatch.delenv(name, raising=False)
+        if value:
+            monkeypatch.setenv(name, value)
+    found = [compare.environment_of(slot, jobs) for slot in range(3)]
+    assert [each['CUDA_VISIBLE_DEVICES'] for each in found] == gpus
+    assert {each['OMP_NUM_THREADS'] for each in found} == {threads}

@@ -9,22 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from mmseg_margin.comparison import figures
-from mmseg_margin.comparison.figures import (
-    average_curve,
-    colours_of,
-    curve_blocks,
-    disagreement,
-    draw_examples,
-    draw_offsets,
-    margin_shifts,
-)
-from mmseg_margin.comparison.runs import (
-    FITTED_PREDICTIONS,
-    PREDICTIONS,
-    by_name,
-    run_folder,
-)
+from mmseg_margin.comparison import figures, runs
 from mmseg_margin.functional import reference_loss
 from mmseg_margin.report.pictures import picture, title_lines
 from tests.comparison.invented import fit, make_comparison, write_samples
@@ -34,7 +19,7 @@ from tests.comparison.invented import fit, make_comparison, write_samples
 def test_average_of_runs_of_different_length(end):
     """A run that diverged leaves a gap."""
     curves = [[(10, 1.0), (20, end)], [(10, 3.0)]]
-    iterations, mean, deviation = average_curve(curves)
+    iterations, mean, deviation = figures.average_curve(curves)
     assert iterations.tolist() == [10, 20]
     np.testing.assert_equal(mean, [2.0, end])
     np.testing.assert_allclose(deviation, [2**0.5, 0.0 * end])
@@ -42,34 +27,26 @@ def test_average_of_runs_of_different_length(end):
 
 def test_only_runs_with_curves_are_drawn(tmp_path):
     results = make_comparison(('margin', 'ce'), (0,), skip=[('margin', 0)])
-    _, together, single = curve_blocks(results, tmp_path)
+    _, together, single = figures.curve_blocks(results, tmp_path)
     assert together.file.stat().st_size > 1000
     assert [each.caption for each in single] == ['ce: mIoU and loss.']
     results.runs.pop()
     text = 'No run has recorded any curves.'
-    assert curve_blocks(results, tmp_path) == [text]
+    assert figures.curve_blocks(results, tmp_path) == [text]
 
 
-def test_parts_of_a_loss_have_a_panel(tmp_path):
-    heights = []
-    for parts in ({}, {'decode.jaccard': [(10, 1.0)], 'decode.ce': []}):
+def test_parts_of_the_loss_of_the_decode_head_have_a_panel(tmp_path):
+    drawn = []
+    for heads in ((), ('decode',), ('decode', 'aux')):
         results = make_comparison(('margin',), (0,))
-        results.runs[0].curves.update(parts)
-        *_, (single,) = curve_blocks(results, tmp_path)
+        for head in heads:
+            results.runs[0].curves[f'{head}.jaccard'] = [(10, 1.0)]
+        *_, (single,) = figures.curve_blocks(results, tmp_path)
         with Image.open(single.file) as image:
-            heights.append(image.height)
-    assert heights[1] == pytest.approx(1.5 * heights[0], rel=0.01)
-
-
-def test_parts_of_the_decode_head_only(tmp_path):
-    pictures = []
-    for head in ('decode', 'aux'):
-        results = make_comparison(('margin',), (0,))
-        results.runs[0].curves['decode.jaccard'] = [(10, 1.0)]
-        results.runs[0].curves[f'{head}.jaccard'] = [(10, 1.0)]
-        *_, (single,) = curve_blocks(results, tmp_path)
-        pictures.append(single.file.read_bytes())
-    assert pictures[0] == pictures[1]
+            drawn.append(np.array(image))
+    without, decode, both = drawn
+    assert len(decode) == pytest.approx(1.5 * len(without), rel=0.01)
+    np.testing.assert_array_equal(decode, both)
 
 
 def test_a_long_name_is_cut_off():
@@ -79,16 +56,15 @@ def test_a_long_name_is_cut_off():
 
 
 def test_an_objective_keeps_its_colour():
-    alone = colours_of(['margin'])['margin']
+    alone = figures.colours_of(['margin'])['margin']
     names = ['ce', 'margin:tau=20', 'margin', 'margin:tau=5']
-    colours = colours_of(names)
+    colours = figures.colours_of(names)
     assert colours['margin'] == alone
     assert len(set(colours.values())) == len(names)
 
 
 def test_margins_of_algorithm_1_lower_the_score_of_a_rare_class():
     """Where both classes are equally probable, by the paper's objective."""
-    counts = [900, 100]
     rho = torch.tensor([10 * 100**0.5 / 900, 10 * 900**0.5 / 100])
     score = torch.linspace(-5, 5, 201)
     losses = [
@@ -101,78 +77,88 @@ def test_margins_of_algorithm_1_lower_the_score_of_a_rare_class():
         for s in score
     ]
     assert score[np.argmin(losses)] < -0.5
-    common, rare = margin_shifts(counts)
+    common, rare = figures.margin_shifts([900, 100])
     assert rare == pytest.approx(-common)
     assert rare == pytest.approx(float(rho[0] - rho[1]) / 2, rel=0.02)
-    assert np.isnan(margin_shifts([9, 0, 1])).tolist() == [0, 1, 0]
-    assert np.isnan(margin_shifts([9, 0])).all()
+    assert np.isnan(figures.margin_shifts([9, 0, 1])).tolist() == [0, 1, 0]
+    assert np.isnan(figures.margin_shifts([9, 0])).all()
 
 
-def test_fitted_offsets_stand_beside_those_of_algorithm_1(
-    tmp_path, monkeypatch
-):
-    drawn = []
+@pytest.fixture
+def drawn(monkeypatch):
+    """All figures that were drawn."""
+    found = []
 
     @contextmanager
     def keep(*arguments):
         with picture(*arguments) as figure:
             yield figure
-            drawn.append(figure)
+            found.append(figure)
 
     monkeypatch.setattr(figures, 'picture', keep)
-    runs = fit(make_comparison(('ce', 'margin'), (0, 1))).runs
-    for run in runs:
+    return found
+
+
+def test_fitted_offsets_stand_beside_those_of_algorithm_1(tmp_path, drawn):
+    fitted = fit(make_comparison(('ce', 'margin'), (0, 1))).runs
+    for run in fitted:
         run.fitted['offsets'] = [run.seed + 2.0, 1.0, 1.0, 1.0, 0.0]
-    panels = [('a', by_name(runs)), ('b', {'ce, long': runs[:1]})]
-    found = draw_offsets(panels, tmp_path / 'offsets.png')
+    compared = {'short/a': fitted, 'long/a': fitted[:1], 'b': fitted[:2]}
+    results = runs.Results(compared, ['ce', 'margin'])
+    found = figures.draw_offsets(results, results.names, tmp_path)
     assert found.file.read_bytes().startswith(b'\x89PNG')
     assert 'added to the scores at inference' in found.caption
+    # One panel for both schedules of a data set.
     first, second = drawn[0].axes
     assert (first.get_title(), second.get_title()) == ('a', 'b')
     names = [label.get_text() for label in first.get_xticklabels()]
     assert names == ['tissue', 'shaft', 'claspers', 'wrist', 'probe']
     bars, *dots = first.containers
-    shifts = margin_shifts(runs[0].class_counts)[[0, 1, 3, 2, 4]]
+    shifts = figures.margin_shifts(fitted[0].class_counts)[[0, 1, 3, 2, 4]]
     np.testing.assert_allclose([bar.get_height() for bar in bars], shifts)
+    named = [each.get_label() for each in dots]
+    assert named == ['ce, short', 'margin, short', 'ce, long']
     # Less their means 1 and 1.2: the mean of 1 and 1.8, and so on.
-    for each in dots:
-        expected = [1.4, -0.1, -0.1, -0.1, -1.1]
-        np.testing.assert_allclose(each.lines[0].get_ydata(), expected)
-    assert len(dots) == 2
+    expected = [1.4, -0.1, -0.1, -0.1, -1.1]
+    np.testing.assert_allclose(dots[0].lines[0].get_ydata(), expected)
     assert len(second.containers) == 2
-    assert draw_offsets([], tmp_path / 'none.png') is None
+    assert figures.draw_offsets(results, ['lovasz'], tmp_path) is None
 
 
 def test_disagreement_counts_labelled_pixels():
     truth = np.array([0, 1, 255, 1, 0])
     predictions = np.array([[0, 1, 0, 1, 2], [0, 1, 1, 2, 2], [1, 1, 2, 1, 2]])
-    assert disagreement(predictions, truth) == pytest.approx(2 / 4)
-    assert disagreement(predictions[:1], truth) == 0
-    assert disagreement(predictions, np.full(5, 255)) == 0
+    assert figures.disagreement(predictions, truth) == pytest.approx(2 / 4)
+    assert figures.disagreement(predictions[:1], truth) == 0
+    assert figures.disagreement(predictions, np.full(5, 255)) == 0
 
 
 def test_most_different_images_come_first(tmp_path):
     results = make_comparison(('margin', 'ce'))
     samples = write_samples(tmp_path, results, n=4)
-    drawn = draw_examples(results, tmp_path, samples, tmp_path, rows=2)
-    assert 'with seed 0' in drawn.caption
-    assert re.search(r': frame003 \(.*%\), frame002 \(.*%\)\.', drawn.caption)
-    with Image.open(drawn.file) as image:
-        width = image.width
-    assert width > 4 * 250
-    write_samples(tmp_path, results, 4, FITTED_PREDICTIONS)
-    drawn = draw_examples(results, tmp_path, samples, tmp_path, rows=2)
-    with Image.open(drawn.file) as image:
-        assert image.width == pytest.approx(width * 6 / 4, rel=0.1)
+    widths = []
+    for _ in range(2):
+        found = figures.draw_examples(results, tmp_path, samples, tmp_path, 2)
+        order = r'with seed 0 .*: frame003 \(.*%\), frame002 \(.*%\)\.'
+        assert re.search(order, found.caption)
+        with Image.open(found.file) as image:
+            widths.append(image.width)
+        write_samples(tmp_path, results, 4, runs.FITTED_PREDICTIONS)
+    assert widths[0] > 4 * 250
+    assert widths[1] == pytest.approx(widths[0] * 6 / 4, rel=0.1)
 
 
 def test_missing_predictions_are_left_out(tmp_path):
     results = make_comparison(('margin', 'ce', 'lovasz'))
     samples = write_samples(tmp_path, results, n=2)
+    _, ce, lovasz = (
+        runs.run_folder(tmp_path, name, 0) / runs.PREDICTIONS
+        for name in results.names
+    )
     # One objective without any, one without the second image.
-    shutil.rmtree(run_folder(tmp_path, 'lovasz', 0) / PREDICTIONS)
-    (run_folder(tmp_path, 'ce', 0) / PREDICTIONS / 'frame001.png').unlink()
-    drawn = draw_examples(results, tmp_path, samples, tmp_path)
-    assert 'frame000' in drawn.caption
-    assert 'frame001' not in drawn.caption
-    assert draw_examples(results, tmp_path, [], tmp_path) is None
+    shutil.rmtree(lovasz)
+    (ce / 'frame001.png').unlink()
+    found = figures.draw_examples(results, tmp_path, samples, tmp_path)
+    assert 'frame000' in found.caption
+    assert 'frame001' not in found.caption
+    assert figures.draw_examples(results, tmp_path, [], tmp_path) is None

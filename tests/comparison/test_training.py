@@ -10,7 +10,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmseg.registry import TRANSFORMS
 
-from mmseg_margin.comparison.curves import CURVES_FILE, CurvesHook
+from mmseg_margin.comparison.training import CURVES_FILE, CurvesHook
 from tests.small_training import PLAIN, training_config
 from tests.stats.builders import write_set
 
