@@ -48,7 +48,8 @@ ERROR_LINE = re.compile(
 LOG_FILE = 'log.txt'
 POLL_SECONDS = 0.5
 REMEDY = 'choose another --out, or remove that folder to begin again.'
-# What a process does, with the folder of its run as an argument.
+# What a process does, with the folder of its run as an argument. With -m the
+# module would be loaded twice, and its hook and metric registered twice.
 PROCESS = f'import {__package__}.training as t; t.main_of_process()'
 
 
