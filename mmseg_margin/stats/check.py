@@ -1,13 +1,20 @@
 """The label check: every problem of labels, heads and offsets, with a fix."""
 
+import copy
+import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+from mmengine import dist
 from mmseg.registry import DATASETS
+from numpy.typing import NDArray
 from torch import nn
 
-from mmseg_margin.config_tools import value_of
+from mmseg_margin.config_tools import evenly_spaced, value_of
 from mmseg_margin.errors import DataSetError, SettingError
 from mmseg_margin.functional import OffsetSettings, large_offset_warning
 from mmseg_margin.heads import (
@@ -17,15 +24,26 @@ from mmseg_margin.heads import (
 )
 from mmseg_margin.terminal import printable
 
-from .annotations import Annotations, has_labels
 from .cache import StatsCache
 from .class_stats import ClassStats
-from .problems import Problem, describe_problems, with_fix
-from .samples import compare_samples
-from .scan import Collected, collect_stats
+from .label_files import Problem, count_values
+from .scan import Annotations, Problems, collect_stats, has_labels
 
+FILES_SHOWN = 10
+VALUES_SHOWN = 8
+MANY_VALUES = 32
 # These explain classes without a pixel, which are then not reported.
 WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
+MAX_SAMPLES = 10
+LINES_SHOWN = 5
+# Random crops may lose smaller classes, and those of one or two images.
+SMALLEST_FRACTION = 0.01
+FEWEST_FILES = 3
+FIX_SAMPLES = (
+    'if a transform after LoadAnnotations or prepare_data() changes labels, '
+    'change them in the loading transform (a subclass of LoadAnnotations), '
+    'which the scan runs, or give class_counts to the loss'
+)
 
 Model = nn.Module | Mapping[str, Any]
 Heads = dict[str, tuple[int, Any]]
@@ -92,15 +110,14 @@ def check_labels(
         offsets: Settings of the margin-offsets that are to be derived from
             the counts, if any.
     """
-    dataset, heads = _built(dataset), label_heads(model)
-    stats, problems, annotations = _collect(
-        dataset, heads, cache, known, num_threads
+    heads = label_heads(model)
+    report, problems, annotations = _check_files(
+        _built(dataset), heads, cache, known, num_threads
     )
-    errors, warnings = describe_problems(problems, stats)
-    report = LabelReport(dataset, stats, errors, warnings)
+    stats, errors = report.stats, report.errors
     _check_heads(report, heads, annotations)
     if not errors and stats != known:
-        warnings += compare_samples(annotations, stats)
+        report.warnings += compare_samples(annotations, stats)
     if not stats.total and not errors:  # other errors would explain it
         fix = 'check ignore_index, reduce_zero_label and the list of classes'
         errors.append(with_fix('no pixel carries a class', fix))
@@ -123,11 +140,10 @@ def check_validation_labels(
     dataset = _built(dataset)
     if not has_labels(dataset):
         return None
-    heads = label_heads(model)
-    stats, problems, _ = _collect(dataset, heads, cache, known, num_threads)
-    found = describe_problems(problems, stats)
-    title = 'Label check of the validation set,'
-    return LabelReport(dataset, stats, *found, title=title)
+    options = cache, known, num_threads
+    report, _, _ = _check_files(dataset, label_heads(model), *options)
+    report.title = 'Label check of the validation set,'
+    return report
 
 
 def _built(dataset: Any) -> Any:
@@ -163,24 +179,101 @@ def label_heads(model: Model) -> Heads:
     }
 
 
-def _collect(dataset: Any, heads: Heads, *others: Any) -> Collected:
-    """The statistics of the labels that the first head expects."""
+def _check_files(
+    dataset: Any, heads: Heads, *options: Any
+) -> tuple[LabelReport, Problems, Annotations]:
+    """Scan the labels that the first head expects, and report bad files."""
     expected = next(iter(heads.values()), (None, None))
-    return collect_stats(dataset, *expected, *others)
+    stats, problems, annotations = collect_stats(dataset, *expected, *options)
+    found = describe_problems(problems, stats)
+    return LabelReport(dataset, stats, *found), problems, annotations
+
+
+def with_fix(finding: str, fix: str) -> str:
+    """A finding of the label check, with what is likely to correct it."""
+    return f'{finding}\n    likely fix: {fix}.'
+
+
+def describe_problems(
+    problems: Problems, stats: ClassStats
+) -> tuple[list[str], list[str]]:
+    """Errors and warnings, with files, values and the likely fix of each."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for problem in Problem:  # in the order of the report
+        if problem not in problems:
+            continue
+        headline, fix = problem.value
+        # Sorted by position, so that any number of ranks shows the same.
+        files = sorted(problems[problem])
+        if problem is Problem.VALUE:
+            values = Counter(x for *_, values in files for x in values)
+            fix = _fix_values(sorted(values), problems, stats)
+            most = sorted(values.most_common(VALUES_SHOWN))
+            listed = [f'{value} in {count} file(s)' for value, count in most]
+            if len(values) > VALUES_SHOWN:
+                listed.append(f'{len(values) - VALUES_SHOWN} more values')
+            headline += ': ' + ', '.join(listed)
+        lines = [f'{headline} ({len(files)} file(s))']
+        lines += [f'    {printable(x)}' for _, x, _ in files[:FILES_SHOWN]]
+        if len(files) > FILES_SHOWN:
+            lines.append(f'    ... and {len(files) - FILES_SHOWN} more')
+        found = warnings if problem is Problem.WRAPPED else errors
+        found.append(with_fix('\n'.join(lines), fix))
+    return errors, warnings
+
+
+def _fix_values(
+    values: list[int], problems: Problems, stats: ClassStats
+) -> str:
+    """The likely fix for label values outside the classes."""
+    num_classes = len(stats.classes)
+    ignored = stats.provenance.ignore_index
+    if Problem.LOSSY in problems:
+        return 'JPEG is lossy, see above: export the labels again as PNG'
+    if Problem.BINARY_MASK in problems:
+        return 'the labels are masks of 0 and 255, see below'
+    if len(values) > MANY_VALUES:
+        return (
+            'so many values look like a picture or an interpolated label; '
+            'export index maps, losslessly and resized by nearest neighbour'
+        )
+    if values == [num_classes]:
+        starts_at_one = stats.counts[0] == 0 and ignored != 0
+        if starts_at_one and not stats.reduces_zero_label:
+            return (
+                f'the labels run from 1 to {num_classes}, so set '
+                'reduce_zero_label=True in the data set'
+            )
+        return (
+            f'if {num_classes} means unlabelled, set '
+            f'ignore_index={num_classes} in every head or map it to '
+            f'{ignored} in the files; if it is a class, set '
+            f'num_classes={num_classes + 1}; if 0 is an unlabelled '
+            'background, set reduce_zero_label=True'
+        )
+    if values == [255]:
+        return (
+            '255 usually means unlabelled, and padding writes it, so set '
+            f'ignore_index=255 (it is {ignored})'
+        )
+    return (
+        'map these values to classes or to the ignore index '
+        f'({ignored}), or correct num_classes and the list of classes'
+    )
 
 
 def _check_heads(
     report: LabelReport, heads: Heads, annotations: Annotations
 ) -> None:
     """Compare the heads with each other and with the data set."""
-    num_classes = len(report.stats.classes)
+    expected = len(report.stats.classes)
     for name, (found, _) in heads.items():
-        if found != num_classes:
+        if found != expected:
             finding = f'{name} has num_classes={found}, the data set has'
-            fix = f'set num_classes={num_classes} in {name}'
-            report.errors.append(
-                with_fix(f'{finding} {num_classes} classes', fix)
-            )
+            finding += f' {expected} classes'
+            fix = f'set num_classes={expected} in {name}'
+            report.errors.append(with_fix(finding, fix))
     ignored = {label for _, label in heads.values()}
     if len(ignored) > 1:
         listing = ', '.join(f'{name}: {x}' for name, (_, x) in heads.items())
@@ -247,3 +340,82 @@ def _check_classes(
         # Offsets that the user did not choose must not ruin a training.
         chosen = not offsets.has_default_scale
         (report.warnings if chosen else report.errors).append(too_large)
+
+
+def compare_samples(annotations: Annotations, stats: ClassStats) -> list[str]:
+    """A warning if samples differ from their label files, on every rank.
+
+    The scan stops at the loading transform. A later transform, or an
+    overridden ``prepare_data``, may change label values as well.
+    """
+    found: list[Any] = [[]]
+    if dist.is_main_process():
+        # The random numbers of the training stay as they are.
+        state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002  (used by transforms)
+        with torch.random.fork_rng(devices=[]):
+            try:
+                for seed in (random.seed, np.random.seed, torch.manual_seed):
+                    seed(0)
+                found = [_differences(annotations, stats)]
+            except Exception as error:  # any error of the user's pipeline
+                reason = printable(f'{type(error).__name__}: {error}')
+                failed = 'a sample of the data set could not be made'
+                found = [[f'{failed}: {reason}']]
+        random.setstate(state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+    dist.broadcast_object_list(found)
+    return found[0]
+
+
+def _differences(annotations: Annotations, stats: ClassStats) -> list[str]:
+    """A warning if the labels of some samples differ from their files'."""
+    picked = annotations[evenly_spaced(len(annotations), MAX_SAMPLES)]
+    datasets = [copy.copy(dataset) for dataset, _ in annotations.leaves]
+    for dataset in datasets:  # their transforms may change their state
+        dataset.pipeline = copy.deepcopy(dataset.pipeline)
+    names = [
+        f'class {k} ({printable(x)})' for k, x in enumerate(stats.classes)
+    ]
+    is_class = np.arange(len(names)) != stats.provenance.ignore_index
+    fraction, files, samples = np.zeros((3, len(names)))
+    found: list[str] = []
+    for annotation, (place, leaf, index) in zip(
+        picked, picked.rows.tolist(), strict=True
+    ):
+        label = _label_of(datasets[leaf][index], annotation.label_path)
+        if label is None:
+            return []
+        in_file = annotation.load().delivered[: len(names)] * is_class
+        in_sample = count_values(label).stored[: len(names)] * is_class
+        fraction += in_file / max(in_file.sum(), 1) / len(picked)
+        files += in_file > 0
+        samples += in_sample > 0
+        found += (
+            f'sample {place} has pixels of {names[k]}, its file none'
+            for k in np.flatnonzero((in_sample > 0) & (in_file == 0))
+        )
+    is_common = fraction >= SMALLEST_FRACTION
+    is_common &= files >= min(FEWEST_FILES, len(picked))
+    found += (
+        f'{names[k]} has {100 * fraction[k]:.3g} % of the pixels in '
+        f'{len(picked)} label files and none in the samples made of them'
+        for k in np.flatnonzero(is_common & (samples == 0))
+    )
+    if not found:
+        return []
+    differ = 'samples of the data set have other labels than the files that '
+    lines = [f'{differ}were counted', *found[:LINES_SHOWN]]
+    return [with_fix('\n    '.join(lines), FIX_SAMPLES)]
+
+
+def _label_of(sample: Any, path: str) -> NDArray | None:
+    """The label in a sample of the data set, if it is that of this file."""
+    if not isinstance(sample, Mapping):
+        return None
+    packed = sample.get('data_samples')
+    if packed is None:
+        return sample.get('gt_seg_map')
+    # mmengine replaces samples for which the pipeline returns None.
+    if packed.metainfo.get('seg_map_path', path) != path:
+        return None
+    return packed.gt_sem_seg.data.numpy() if 'gt_sem_seg' in packed else None

@@ -10,7 +10,7 @@ from mmseg.datasets import BaseSegDataset, MultiImageMixDataset
 from torch.utils.data import Subset
 
 from mmseg_margin.stats import collect_stats
-from mmseg_margin.stats.annotations import FileStates, list_annotations
+from mmseg_margin.stats.scan import FileStates, list_annotations
 from tests.stats.builders import check_scan, open_set, write_set
 
 

@@ -113,10 +113,10 @@ def test_changes_during_a_scan_are_not_kept(
 ):
     load = FileLoader.load
 
-    def load_and_change(self, info, source):
-        if info['seg_map_path'].endswith('0000.png'):
+    def load_and_change(self, annotation):
+        if annotation.label_path.endswith('0000.png'):
             change(root / 'ann' / '0004.png')
-        return load(self, info, source)
+        return load(self, annotation)
 
     monkeypatch.setattr(FileLoader, 'load', load_and_change)
     assert scan(cache).provenance.fingerprint == ''
