@@ -12,11 +12,16 @@ from torch.utils.data import DataLoader
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation.generalisation_gap_hook import plain_loader
+from mmseg_margin.heads import bare_model
 
-from .ascent import METRICS, count_areas
-from .fit import MAX_PIXELS, check_choice, fit_offsets
+from .fit import (
+    MAX_PIXELS,
+    METRICS,
+    check_choice,
+    count_areas,
+    fit_offsets,
+)
 from .network import (
-    bare_model,
     check_classifier,
     check_labels,
     find_classifier,
@@ -51,7 +56,7 @@ def fit_runner(
         metric: ``'mIoU'`` or ``'mDice'``.
     """
     check_settings(runner.cfg, split, num_images, metric)
-    model = bare_model(runner)
+    model = bare_model(runner.model)
     was_training = model.training
     model.eval()
     try:
@@ -108,7 +113,7 @@ def sample_pixels(runner: Runner, loader: DataLoader) -> Sample:
     """At most :data:`MAX_PIXELS` pixels, the same on any number of ranks."""
     most = max(1, MAX_PIXELS // _size(loader))
     capacity = most * math.ceil(_size(loader) / dist.get_world_size())
-    bias = find_classifier(bare_model(runner))[1].bias
+    bias = find_classifier(bare_model(runner.model))[1].bias
     # Allocated once, because many small tensors among large temporary ones
     # would fragment the memory. A binary head has one bias and two classes.
     scores = torch.empty(capacity, max(2, len(bias)))

@@ -11,7 +11,7 @@ from torch import Tensor
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.terminal import drawable, printable
 
-from .ascent import class_metrics
+from .fit import class_metrics
 
 PERCENT = 100
 INCHES_PER_CLASS = 0.26
