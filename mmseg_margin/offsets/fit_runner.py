@@ -76,17 +76,11 @@ def fit_runner(
         model.train(was_training)
     classes = _class_names(unseen, len(offsets))
     labelled = torch.bincount(sample[1], minlength=len(classes))
-    before, after, gain_error = compare(areas, metric)
+    absent = [classes[k] for k in (labelled == 0).nonzero().flatten()]
+    settings = metric, split, _size(loader)
+    figures = compare(areas, metric)
     return FittedOffsets(
-        classes=classes,
-        offsets=offsets.tolist(),
-        absent=[classes[k] for k in (labelled == 0).nonzero().flatten()],
-        metric=metric,
-        split=split,
-        num_images=_size(loader),
-        before=before,
-        after=after,
-        gain_error=gain_error,
+        classes, offsets.tolist(), absent, *settings, *figures
     )
 
 

@@ -76,10 +76,10 @@ class LabelReport:
         lines += [f'[warning] {warning}' for warning in self.warnings]
         if lines:
             source = self.stats.provenance
-            heading = f'{self.title} {source.files} files of {source.dataset}'
-            problems = f'{len(self.errors)} problem(s)'
-            warnings = f'{len(self.warnings)} warning(s)'
-            lines.insert(0, f'{heading}: {problems}, {warnings}')
+            numbers = f'{len(self.errors)} problem(s), '
+            numbers += f'{len(self.warnings)} warning(s)'
+            files = f'{source.files} files of {source.dataset}'
+            lines.insert(0, f'{self.title} {files}: {numbers}')
         if self.validation is not None:
             lines.append(str(self.validation))
         return '\n'.join(filter(None, lines))
@@ -350,12 +350,13 @@ def compare_samples(annotations: Annotations, stats: ClassStats) -> list[str]:
     """
     found: list[Any] = [[]]
     if dist.is_main_process():
-        # The random numbers of the training stay as they are.
-        state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002  (used by transforms)
+        # The random numbers of the training must not change.
+        state = random.getstate()
+        numpy_state = np.random.get_state()  # noqa: NPY002  (of transforms)
         with torch.random.fork_rng(devices=[]):
+            for seed in (random.seed, np.random.seed, torch.manual_seed):
+                seed(0)
             try:
-                for seed in (random.seed, np.random.seed, torch.manual_seed):
-                    seed(0)
                 found = [_differences(annotations, stats)]
             except Exception as error:  # any error of the user's pipeline
                 reason = printable(f'{type(error).__name__}: {error}')
@@ -373,33 +374,33 @@ def _differences(annotations: Annotations, stats: ClassStats) -> list[str]:
     datasets = [copy.copy(dataset) for dataset, _ in annotations.leaves]
     for dataset in datasets:  # their transforms may change their state
         dataset.pipeline = copy.deepcopy(dataset.pipeline)
+    histograms = []
+    for annotation, (_, leaf, index) in zip(picked, picked.rows, strict=True):
+        label = _label_of(datasets[leaf][int(index)], annotation.label_path)
+        if label is None:
+            return []
+        both = annotation.load().delivered, count_values(label).stored
+        histograms.append(both)
     names = [
         f'class {k} ({printable(x)})' for k, x in enumerate(stats.classes)
     ]
     is_class = np.arange(len(names)) != stats.provenance.ignore_index
-    fraction, files, samples = np.zeros((3, len(names)))
-    found: list[str] = []
-    for annotation, (place, leaf, index) in zip(
-        picked, picked.rows.tolist(), strict=True
-    ):
-        label = _label_of(datasets[leaf][index], annotation.label_path)
-        if label is None:
-            return []
-        in_file = annotation.load().delivered[: len(names)] * is_class
-        in_sample = count_values(label).stored[: len(names)] * is_class
-        fraction += in_file / max(in_file.sum(), 1) / len(picked)
-        files += in_file > 0
-        samples += in_sample > 0
-        found += (
-            f'sample {place} has pixels of {names[k]}, its file none'
-            for k in np.flatnonzero((in_sample > 0) & (in_file == 0))
-        )
+    # Pixels of each sample and class, (n, K).
+    in_file, in_sample = (
+        np.array(pixels)[:, : len(names)] * is_class
+        for pixels in zip(*histograms, strict=True)
+    )
+    fraction = (in_file / in_file.sum(1, keepdims=True).clip(1)).mean(0)
     is_common = fraction >= SMALLEST_FRACTION
-    is_common &= files >= min(FEWEST_FILES, len(picked))
+    is_common &= (in_file > 0).sum(0) >= min(FEWEST_FILES, len(picked))
+    found = [
+        f'sample {picked.rows[i, 0]} has pixels of {names[k]}, its file none'
+        for i, k in np.argwhere((in_sample > 0) & (in_file == 0))
+    ]
     found += (
         f'{names[k]} has {100 * fraction[k]:.3g} % of the pixels in '
         f'{len(picked)} label files and none in the samples made of them'
-        for k in np.flatnonzero(is_common & (samples == 0))
+        for k in np.flatnonzero(is_common & ~in_sample.any(0))
     )
     if not found:
         return []
