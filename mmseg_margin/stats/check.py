@@ -2,7 +2,6 @@
 
 import copy
 import random
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +26,14 @@ from mmseg_margin.terminal import printable
 from .cache import StatsCache
 from .class_stats import ClassStats
 from .label_files import Problem, count_values
-from .scan import Annotations, Problems, collect_stats, has_labels
+from .scan import (
+    FILES_SHOWN,
+    Annotations,
+    Problems,
+    collect_stats,
+    has_labels,
+)
 
-FILES_SHOWN = 10
 VALUES_SHOWN = 8
 MANY_VALUES = 32
 # These explain classes without a pixel, which are then not reported.
@@ -204,20 +208,19 @@ def describe_problems(
         if problem not in problems:
             continue
         headline, fix = problem.value
-        # Sorted by position, so that any number of ranks shows the same.
-        files = sorted(problems[problem])
+        files = problems[problem]
         if problem is Problem.VALUE:
-            values = Counter(x for *_, values in files for x in values)
+            values = files.values
             fix = _fix_values(sorted(values), problems, stats)
             most = sorted(values.most_common(VALUES_SHOWN))
             listed = [f'{value} in {count} file(s)' for value, count in most]
             if len(values) > VALUES_SHOWN:
                 listed.append(f'{len(values) - VALUES_SHOWN} more values')
             headline += ': ' + ', '.join(listed)
-        lines = [f'{headline} ({len(files)} file(s))']
-        lines += [f'    {printable(x)}' for _, x, _ in files[:FILES_SHOWN]]
-        if len(files) > FILES_SHOWN:
-            lines.append(f'    ... and {len(files) - FILES_SHOWN} more')
+        lines = [f'{headline} ({files.count} file(s))']
+        lines += [f'    {printable(text)}' for _, text in files.first]
+        if files.count > FILES_SHOWN:
+            lines.append(f'    ... and {files.count - FILES_SHOWN} more')
         found = warnings if problem is Problem.WRAPPED else errors
         found.append(with_fix('\n'.join(lines), fix))
     return errors, warnings

@@ -5,11 +5,12 @@ import json
 import os
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from mmengine import dist
@@ -38,12 +39,9 @@ from .label_files import (
 
 MAX_THREADS = 16
 FILES_PER_TASK = 16
+FILES_SHOWN = 10
 VALUES_SHOWN = 5
 NAMES_COMPARED = 1000
-
-# Position, line of the report and wrong values of each file, by problem.
-Problems = dict[Problem, list[tuple[int, str, list[int]]]]
-T = TypeVar('T')
 
 
 class FileStates(NamedTuple):
@@ -188,6 +186,34 @@ class LabelRange:
 
 
 @dataclass
+class ProblemFiles:
+    """Files with one problem: number, first lines, and values by files."""
+
+    count: int = 0
+    first: list[tuple[int, str]] = field(default_factory=list)
+    values: Counter[int] = field(default_factory=Counter)
+
+
+class Problems(dict[Problem, ProblemFiles]):
+    """The files of a data set by what is wrong with them."""
+
+    def note(
+        self, place: int, what: Problem, text: str, values: Iterable[int] = ()
+    ) -> None:
+        """Note one file; ``text`` names it and says what is wrong."""
+        self.add({what: ProblemFiles(1, [(place, text)], Counter(values))})
+
+    def add(self, others: dict[Problem, ProblemFiles]) -> None:
+        """Add the problems of another part of the scan."""
+        for what, other in others.items():
+            files = self.setdefault(what, ProblemFiles())
+            files.count += other.count
+            # Sorted by position, so that any number of ranks shows the same.
+            files.first = sorted(files.first + other.first)[:FILES_SHOWN]
+            files.values.update(other.values)
+
+
+@dataclass
 class ScanResult:
     """What the scan of some label files found.
 
@@ -199,14 +225,13 @@ class ScanResult:
     sums: NDArray[np.int64] = field(
         default_factory=lambda: np.zeros((4, NUM_VALUES), np.int64)
     )
-    problems: Problems = field(default_factory=lambda: defaultdict(list))
+    problems: Problems = field(default_factory=Problems)
     digest: int = 0  # of the states of the files after they were read
 
     def add(self, other: 'ScanResult') -> None:
         """Add the result of other files."""
         self.sums += other.sums
-        for problem, files in other.problems.items():
-            self.problems[problem] += files
+        self.problems.add(other.problems)
         self.digest += other.digest
 
 
@@ -261,7 +286,7 @@ def collect_stats(
     dist.broadcast_object_list(answer)
     earlier, started = answer
     if earlier is not None and classes in ([], earlier.classes):
-        return Collected(earlier, {}, annotations)
+        return Collected(earlier, Problems(), annotations)
     labels = LabelRange(len(classes) or None, ignore_index)
     total = ScanResult()
     for part in _on_all_ranks(
@@ -313,8 +338,8 @@ def _numbered(num_classes: int) -> list[str]:
 
 
 def _on_all_ranks(
-    task: Callable[[Annotations], T], annotations: Annotations
-) -> list[T]:
+    task: Callable[[Annotations], Any], annotations: Annotations
+) -> list[Any]:
     """The results of all ranks, each of which runs the task on its shard."""
     rank, world_size = dist.get_dist_info()
     result = None
@@ -404,13 +429,7 @@ def _scan_label(
 ) -> None:
     """Add the histograms of one file, and note what is wrong with it."""
     path, sums = annotation.label_path, result.sums
-
-    def note(
-        what: Problem, text: str, values: list[int] | None = None
-    ) -> None:
-        file = annotation.position, text, values or []
-        result.problems[what].append(file)
-
+    note = partial(result.problems.note, annotation.position)
     size = None
     try:
         label = annotation.load()
