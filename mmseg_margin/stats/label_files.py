@@ -106,6 +106,11 @@ class Problem(Enum):
 Found = tuple[Problem, str]  # what is wrong, and a line that names the file
 
 
+def with_fix(finding: str, fix: str) -> str:
+    """A finding of the label check, with what is likely to correct it."""
+    return f'{finding}\n    likely fix: {fix}.'
+
+
 class NotAnIndexMapError(ValueError):
     """The label does not hold one class index for each pixel."""
 
