@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mmengine.config import ConfigDict
+from mmengine.model import is_model_wrapper
 from mmseg.models.decode_heads import STDCHead
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
@@ -58,6 +59,11 @@ def is_a(head: Any, kind: type) -> bool:
 def predicts_boundaries(head: Any) -> bool:
     """Whether a head predicts class boundaries instead of classes."""
     return is_a(head, STDCHead)
+
+
+def bare_model(model: nn.Module) -> Any:
+    """The segmentor without the wrapper of distributed training."""
+    return model.module if is_model_wrapper(model) else model
 
 
 def modules(model: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
 from mmseg_margin.errors import SettingError
-from mmseg_margin.offsets.ascent import METRICS
 from mmseg_margin.offsets.checkpoint import (
     SUFFIX,
     default_target,
     fit_checkpoint,
 )
+from mmseg_margin.offsets.fit import METRICS
 from mmseg_margin.offsets.fit_runner import NUM_IMAGES, SPLITS, check_settings
 from mmseg_margin.tooling.cli import add_runner_arguments, tool
 from mmseg_margin.tooling.launch import (

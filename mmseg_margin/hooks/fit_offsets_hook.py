@@ -7,9 +7,10 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner, find_latest_checkpoint
 from mmseg.registry import HOOKS
 
+from mmseg_margin.heads import bare_model
 from mmseg_margin.offsets.checkpoint import fit_checkpoint
 from mmseg_margin.offsets.fit_runner import NUM_IMAGES, check_settings
-from mmseg_margin.offsets.network import bare_model, find_classifier
+from mmseg_margin.offsets.network import find_classifier
 
 
 @HOOKS.register_module()
@@ -48,7 +49,7 @@ class FitOffsetsHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Refuse what cannot be fitted before the training begins."""
         check_settings(runner.cfg, self.split, self.num_images, self.metric)
-        find_classifier(bare_model(runner))
+        find_classifier(bare_model(runner.model))
 
     def after_train(self, runner: Runner) -> None:
         """Fit offsets to the weights of the last checkpoint, EMA or not."""
@@ -60,7 +61,7 @@ class FitOffsetsHook(Hook):
                 'CheckpointHook write one.'
             )
             return
-        model = bare_model(runner)
+        model = bare_model(runner.model)
         trained = copy.deepcopy(model.state_dict())
         try:
             fit_checkpoint(

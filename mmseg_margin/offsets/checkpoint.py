@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from mmseg_margin.atomic_write import atomic_write, atomic_write_text
 from mmseg_margin.errors import SettingError
+from mmseg_margin.heads import bare_model
 
 from .fit_runner import NUM_IMAGES, fit_runner
-from .network import bare_model, find_classifier, shift_bias
+from .network import find_classifier, shift_bias
 from .result import FittedOffsets
 
 SUFFIX = '_offsets.pth'
@@ -90,7 +91,7 @@ def load_weights(runner: Runner, path: str) -> None:
             f'split ({record["metric"]} {record["before"]["mean"]:.2f} -> '
             f'{record["after"]["mean"]:.2f}): give the original checkpoint.'
         )
-    model = bare_model(runner)
+    model = bare_model(runner.model)
     find_classifier(model)
     state = {
         key.removeprefix(PREFIX): value

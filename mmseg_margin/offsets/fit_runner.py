@@ -12,11 +12,16 @@ from torch.utils.data import DataLoader
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation.generalisation_gap_hook import plain_loader
+from mmseg_margin.heads import bare_model
 
-from .ascent import METRICS, count_areas
-from .fit import MAX_PIXELS, check_choice, fit_offsets
+from .fit import (
+    MAX_PIXELS,
+    METRICS,
+    check_choice,
+    count_areas,
+    fit_offsets,
+)
 from .network import (
-    bare_model,
     check_classifier,
     check_labels,
     find_classifier,
@@ -51,7 +56,7 @@ def fit_runner(
         metric: ``'mIoU'`` or ``'mDice'``.
     """
     check_settings(runner.cfg, split, num_images, metric)
-    model = bare_model(runner)
+    model = bare_model(runner.model)
     was_training = model.training
     model.eval()
     try:
@@ -71,17 +76,11 @@ def fit_runner(
         model.train(was_training)
     classes = _class_names(unseen, len(offsets))
     labelled = torch.bincount(sample[1], minlength=len(classes))
-    before, after, gain_error = compare(areas, metric)
+    absent = [classes[k] for k in (labelled == 0).nonzero().flatten()]
+    settings = metric, split, _size(loader)
+    figures = compare(areas, metric)
     return FittedOffsets(
-        classes=classes,
-        offsets=offsets.tolist(),
-        absent=[classes[k] for k in (labelled == 0).nonzero().flatten()],
-        metric=metric,
-        split=split,
-        num_images=_size(loader),
-        before=before,
-        after=after,
-        gain_error=gain_error,
+        classes, offsets.tolist(), absent, *settings, *figures
     )
 
 
@@ -108,7 +107,7 @@ def sample_pixels(runner: Runner, loader: DataLoader) -> Sample:
     """At most :data:`MAX_PIXELS` pixels, the same on any number of ranks."""
     most = max(1, MAX_PIXELS // _size(loader))
     capacity = most * math.ceil(_size(loader) / dist.get_world_size())
-    bias = find_classifier(bare_model(runner))[1].bias
+    bias = find_classifier(bare_model(runner.model))[1].bias
     # Allocated once, because many small tensors among large temporary ones
     # would fragment the memory. A binary head has one bias and two classes.
     scores = torch.empty(capacity, max(2, len(bias)))

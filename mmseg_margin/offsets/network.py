@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from mmengine import dist
-from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from mmengine.runner.amp import autocast
 from mmseg.models.decode_heads import PointHead
@@ -16,17 +15,11 @@ from torch.utils.data import DataLoader
 
 from mmseg_margin.config_tools import as_list
 from mmseg_margin.errors import DataSetError, SettingError
-from mmseg_margin.heads import modules
+from mmseg_margin.heads import bare_model, modules
 
 CLASSIFIER = 'conv_seg'
 # Sigmoids closer to 0 or 1 than this have no exact score in float32.
 SIGMOID_MARGIN = 1e-6
-
-
-def bare_model(runner: Runner) -> Any:
-    """The segmentor without the wrapper of distributed training."""
-    model = runner.model
-    return model.module if is_model_wrapper(model) else model
 
 
 def find_classifier(model: nn.Module) -> tuple[str, Any]:
@@ -53,9 +46,7 @@ def find_classifier(model: nn.Module) -> tuple[str, Any]:
 def shift_bias(bias: Tensor, offsets: Tensor) -> Tensor:
     """The bias with the offsets in it; for a binary head, one offset."""
     offsets = offsets.to(bias)
-    if len(bias) == 1:
-        return bias + (offsets[1] - offsets[0])
-    return bias + offsets
+    return bias + (offsets[1:] - offsets[:1] if len(bias) == 1 else offsets)
 
 
 def check_classifier(model: nn.Module, score: Callable[[], Tensor]) -> None:
@@ -124,7 +115,7 @@ def score_batch(runner: Runner, batch: Any) -> Iterator[tuple[Tensor, Tensor]]:
 
     The images are predicted as in a validation.
     """
-    model = bare_model(runner)
+    model = bare_model(runner.model)
     fp16 = (runner.cfg.get('val_cfg') or {}).get('fp16', False)
     with torch.no_grad(), autocast(enabled=fp16):
         samples = model.test_step(batch)

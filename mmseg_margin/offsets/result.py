@@ -11,7 +11,7 @@ from torch import Tensor
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.terminal import drawable, printable
 
-from .ascent import class_metrics
+from .fit import class_metrics
 
 PERCENT = 100
 INCHES_PER_CLASS = 0.26
@@ -21,20 +21,9 @@ INCHES_PER_CLASS = 0.26
 class Figures:
     """In percent, as mmseg's IoUMetric prints them."""
 
-    mean: float
-    """mIoU, or mean Dice"""
-    accuracy: float
-    """of all labelled pixels"""
-    classes: list[float]
-    """IoU or Dice of each class, NaN where it does not occur"""
-
-    @classmethod
-    def of_areas(cls, areas: Tensor, metric: str) -> 'Figures':
-        """From hit, predicted and labelled pixels, (3, K)."""
-        classes = PERCENT * class_metrics(areas, metric)
-        hit, _, labelled = areas.sum(-1)
-        accuracy = float(PERCENT * hit / labelled)
-        return cls(float(classes.nanmean()), accuracy, classes.tolist())
+    mean: float  # mIoU, or mean Dice
+    accuracy: float  # of all labelled pixels
+    classes: list[float]  # NaN where a class does not occur
 
 
 def compare(areas: Tensor, metric: str) -> tuple[Figures, Figures, float]:
@@ -50,11 +39,15 @@ def compare(areas: Tensor, metric: str) -> tuple[Figures, Figures, float]:
             'No pixel of the validation split is labelled, so the gain cannot '
             'be measured: choose images with labels.'
         )
+    classes = PERCENT * class_metrics(total, metric)
+    hit, _, labelled = total.sum(-1).T
+    accuracy = PERCENT * hit / labelled
+    values = classes.nanmean(-1).tolist(), accuracy.tolist(), classes.tolist()
+    before, after = map(Figures, *values)
     # The jackknife: each image left out once.
     means = PERCENT * class_metrics(total - areas, metric).nanmean(-1)
     gains = means[:, 1] - means[:, 0]
     spread = (gains - gains.mean()).square().mean() * (len(areas) - 1)
-    before, after = (Figures.of_areas(each, metric) for each in total)
     return before, after, float(spread.sqrt())
 
 

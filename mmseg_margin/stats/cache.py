@@ -22,7 +22,6 @@ from mmengine.logging import print_log
 from mmseg_margin.atomic_write import atomic_replace
 from mmseg_margin.terminal import printable
 
-from .annotations import FileStates
 from .class_stats import LONGEST_TEXT, ClassStats
 
 META_KEY = 'class_stats'  # in the checkpoint
@@ -129,45 +128,32 @@ def stats_of_checkpoint(
         return None
 
 
-def find_earlier(
-    key: str,
-    classes: list[str],
-    known: ClassStats | None,
-    cache: StatsCache | None,
-) -> ClassStats | None:
-    """Statistics of the same files, settings and classes, if there are any."""
-    if known is not None:
-        is_same = known.provenance.fingerprint == key
-        if is_same and classes in ([], known.classes):
-            return known
-        print_log(
-            'The data set differs from that of the checkpoint, or had '
-            'problems: its labels are counted again.',
-            logger='current',
-        )
-    found = cache.load(key) if cache is not None else None
-    is_same = found is not None and classes in ([], found.classes)
-    return found if is_same else None
+def can_be_kept(
+    is_changed: bool, started: int, changed: int, path: str
+) -> bool:
+    """Whether counts may serve a later run; a warning if not.
 
-
-def is_unchanged(before: FileStates, after: FileStates, started: int) -> bool:
-    """Whether a later run can tell that files have changed; else a warning."""
-    changed, path = before.newest
-    if after != before:
-        _warn(
+    Args:
+        is_changed: Whether files were changed during the scan.
+        started: When the scan began, in ns.
+        changed, path: The latest change before the scan, in ns, and its file.
+    """
+    warning = ''
+    if is_changed:
+        warning = (
             'Labels or images were changed or removed while they were '
             'counted, so the counts may belong to no state of the data set '
             'and are not kept: start again when nothing writes there.'
         )
     elif changed > started - SAFE_AGE_NS:
-        _warn(
+        warning = (
             f'{printable(path)} was changed a moment ago, or its time lies '
             'in the future, so a further change might go unseen: the counts '
             'are not kept for the next run.'
         )
-    else:
-        return True
-    return False
+    if warning:
+        _warn(warning)
+    return not warning
 
 
 def _checksum(content: bytes) -> bytes:

@@ -17,13 +17,20 @@ from mmseg_margin.heads import (
 )
 from mmseg_margin.terminal import printable
 
-from .annotations import Annotations, has_labels
 from .cache import StatsCache
 from .class_stats import ClassStats
-from .problems import Problem, describe_problems, with_fix
+from .label_files import Problem, with_fix
 from .samples import compare_samples
-from .scan import Collected, collect_stats
+from .scan import (
+    FILES_SHOWN,
+    Annotations,
+    Problems,
+    collect_stats,
+    has_labels,
+)
 
+VALUES_SHOWN = 8
+MANY_VALUES = 32
 # These explain classes without a pixel, which are then not reported.
 WRONG_VALUES = {Problem.VALUE, Problem.BINARY_MASK}
 
@@ -58,10 +65,10 @@ class LabelReport:
         lines += [f'[warning] {warning}' for warning in self.warnings]
         if lines:
             source = self.stats.provenance
-            heading = f'{self.title} {source.files} files of {source.dataset}'
-            problems = f'{len(self.errors)} problem(s)'
-            warnings = f'{len(self.warnings)} warning(s)'
-            lines.insert(0, f'{heading}: {problems}, {warnings}')
+            numbers = f'{len(self.errors)} problem(s), '
+            numbers += f'{len(self.warnings)} warning(s)'
+            files = f'{source.files} files of {source.dataset}'
+            lines.insert(0, f'{self.title} {files}: {numbers}')
         if self.validation is not None:
             lines.append(str(self.validation))
         return '\n'.join(filter(None, lines))
@@ -92,15 +99,14 @@ def check_labels(
         offsets: Settings of the margin-offsets that are to be derived from
             the counts, if any.
     """
-    dataset, heads = _built(dataset), label_heads(model)
-    stats, problems, annotations = _collect(
-        dataset, heads, cache, known, num_threads
+    heads = label_heads(model)
+    report, problems, annotations = _check_files(
+        _built(dataset), heads, cache, known, num_threads
     )
-    errors, warnings = describe_problems(problems, stats)
-    report = LabelReport(dataset, stats, errors, warnings)
+    stats, errors = report.stats, report.errors
     _check_heads(report, heads, annotations)
     if not errors and stats != known:
-        warnings += compare_samples(annotations, stats)
+        report.warnings += compare_samples(annotations, stats)
     if not stats.total and not errors:  # other errors would explain it
         fix = 'check ignore_index, reduce_zero_label and the list of classes'
         errors.append(with_fix('no pixel carries a class', fix))
@@ -123,11 +129,10 @@ def check_validation_labels(
     dataset = _built(dataset)
     if not has_labels(dataset):
         return None
-    heads = label_heads(model)
-    stats, problems, _ = _collect(dataset, heads, cache, known, num_threads)
-    found = describe_problems(problems, stats)
-    title = 'Label check of the validation set,'
-    return LabelReport(dataset, stats, *found, title=title)
+    options = cache, known, num_threads
+    report, _, _ = _check_files(dataset, label_heads(model), *options)
+    report.title = 'Label check of the validation set,'
+    return report
 
 
 def _built(dataset: Any) -> Any:
@@ -163,24 +168,95 @@ def label_heads(model: Model) -> Heads:
     }
 
 
-def _collect(dataset: Any, heads: Heads, *others: Any) -> Collected:
-    """The statistics of the labels that the first head expects."""
+def _check_files(
+    dataset: Any, heads: Heads, *options: Any
+) -> tuple[LabelReport, Problems, Annotations]:
+    """Scan the labels that the first head expects, and report bad files."""
     expected = next(iter(heads.values()), (None, None))
-    return collect_stats(dataset, *expected, *others)
+    stats, problems, annotations = collect_stats(dataset, *expected, *options)
+    found = describe_problems(problems, stats)
+    return LabelReport(dataset, stats, *found), problems, annotations
+
+
+def describe_problems(
+    problems: Problems, stats: ClassStats
+) -> tuple[list[str], list[str]]:
+    """Errors and warnings, with files, values and the likely fix of each."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for problem in Problem:  # in the order of the report
+        if problem not in problems:
+            continue
+        headline, fix = problem.value
+        files = problems[problem]
+        if problem is Problem.VALUE:
+            values = files.values
+            fix = _fix_values(sorted(values), problems, stats)
+            most = sorted(values.most_common(VALUES_SHOWN))
+            listed = [f'{value} in {count} file(s)' for value, count in most]
+            if len(values) > VALUES_SHOWN:
+                listed.append(f'{len(values) - VALUES_SHOWN} more values')
+            headline += ': ' + ', '.join(listed)
+        lines = [f'{headline} ({files.count} file(s))']
+        lines += [f'    {printable(text)}' for _, text in files.first]
+        if files.count > FILES_SHOWN:
+            lines.append(f'    ... and {files.count - FILES_SHOWN} more')
+        found = warnings if problem is Problem.WRAPPED else errors
+        found.append(with_fix('\n'.join(lines), fix))
+    return errors, warnings
+
+
+def _fix_values(
+    values: list[int], problems: Problems, stats: ClassStats
+) -> str:
+    """The likely fix for label values outside the classes."""
+    num_classes = len(stats.classes)
+    ignored = stats.provenance.ignore_index
+    if Problem.LOSSY in problems:
+        return 'JPEG is lossy, see above: export the labels again as PNG'
+    if Problem.BINARY_MASK in problems:
+        return 'the labels are masks of 0 and 255, see below'
+    if len(values) > MANY_VALUES:
+        return (
+            'so many values look like a picture or an interpolated label; '
+            'export index maps, losslessly and resized by nearest neighbour'
+        )
+    if values == [num_classes]:
+        starts_at_one = stats.counts[0] == 0 and ignored != 0
+        if starts_at_one and not stats.reduces_zero_label:
+            return (
+                f'the labels run from 1 to {num_classes}, so set '
+                'reduce_zero_label=True in the data set'
+            )
+        return (
+            f'if {num_classes} means unlabelled, set '
+            f'ignore_index={num_classes} in every head or map it to '
+            f'{ignored} in the files; if it is a class, set '
+            f'num_classes={num_classes + 1}; if 0 is an unlabelled '
+            'background, set reduce_zero_label=True'
+        )
+    if values == [255]:
+        return (
+            '255 usually means unlabelled, and padding writes it, so set '
+            f'ignore_index=255 (it is {ignored})'
+        )
+    return (
+        'map these values to classes or to the ignore index '
+        f'({ignored}), or correct num_classes and the list of classes'
+    )
 
 
 def _check_heads(
     report: LabelReport, heads: Heads, annotations: Annotations
 ) -> None:
     """Compare the heads with each other and with the data set."""
-    num_classes = len(report.stats.classes)
+    expected = len(report.stats.classes)
     for name, (found, _) in heads.items():
-        if found != num_classes:
+        if found != expected:
             finding = f'{name} has num_classes={found}, the data set has'
-            fix = f'set num_classes={num_classes} in {name}'
-            report.errors.append(
-                with_fix(f'{finding} {num_classes} classes', fix)
-            )
+            finding += f' {expected} classes'
+            fix = f'set num_classes={expected} in {name}'
+            report.errors.append(with_fix(finding, fix))
     ignored = {label for _, label in heads.values()}
     if len(ignored) > 1:
         listing = ', '.join(f'{name}: {x}' for name, (_, x) in heads.items())

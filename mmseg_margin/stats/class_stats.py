@@ -207,10 +207,10 @@ class ClassStats:
 def check_weight_method(name: str, method: str | float) -> None:
     """Raise unless ``method`` is one of :data:`WEIGHT_METHODS` or a power."""
     if isinstance(method, str):
-        known = method in WEIGHT_METHODS
+        is_known = method in WEIGHT_METHODS
     else:
-        known = 0 <= method <= 1
-    if not known:
+        is_known = 0 <= method <= 1
+    if not is_known:
         raise SettingError(
             f'{name}={method!r} is not one of {WEIGHT_METHODS}, nor a power '
             'of the inverse frequency from 0 to 1.'

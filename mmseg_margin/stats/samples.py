@@ -1,13 +1,8 @@
-"""Whether samples of a data set have the labels that the scan counts.
-
-The scan stops at the loading transform. A later transform, or an overridden
-``prepare_data``, may change label values as well.
-"""
+"""Whether samples of a data set have the labels that the scan counts."""
 
 import copy
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,10 +13,9 @@ from numpy.typing import NDArray
 from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.terminal import printable
 
-from .annotations import Annotations
 from .class_stats import ClassStats
-from .label_files import count_values
-from .problems import with_fix
+from .label_files import count_values, with_fix
+from .scan import Annotations
 
 MAX_SAMPLES = 10
 LINES_SHOWN = 5
@@ -36,52 +30,64 @@ FIX = (
 
 
 def compare_samples(annotations: Annotations, stats: ClassStats) -> list[str]:
-    """A warning if samples differ from their label files, on every rank."""
-    answer: list[Any] = [None]
+    """A warning if samples differ from their label files, on every rank.
+
+    The scan stops at the loading transform. A later transform, or an
+    overridden ``prepare_data``, may change label values as well.
+    """
+    found: list[Any] = [[]]
     if dist.is_main_process():
-        with _fixed_random_state():
+        # The random numbers of the training must not change.
+        state = random.getstate()
+        numpy_state = np.random.get_state()  # noqa: NPY002  (of transforms)
+        with torch.random.fork_rng(devices=[]):
+            for seed in (random.seed, np.random.seed, torch.manual_seed):
+                seed(0)
             try:
-                answer = [_compare(annotations, stats)]
+                found = [_differences(annotations, stats)]
             except Exception as error:  # any error of the user's pipeline
                 reason = printable(f'{type(error).__name__}: {error}')
                 failed = 'a sample of the data set could not be made'
-                answer = [[f'{failed}: {reason}']]
-    dist.broadcast_object_list(answer)
-    return answer[0]
+                found = [[f'{failed}: {reason}']]
+        random.setstate(state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+    dist.broadcast_object_list(found)
+    return found[0]
 
 
-def _compare(annotations: Annotations, stats: ClassStats) -> list[str]:
+def _differences(annotations: Annotations, stats: ClassStats) -> list[str]:
+    """A warning if the labels of some samples differ from their files'."""
     picked = annotations[evenly_spaced(len(annotations), MAX_SAMPLES)]
     datasets = [copy.copy(dataset) for dataset, _ in annotations.leaves]
     for dataset in datasets:  # their transforms may change their state
         dataset.pipeline = copy.deepcopy(dataset.pipeline)
+    histograms = []
+    for annotation, (_, leaf, index) in zip(picked, picked.rows, strict=True):
+        label = _label_of(datasets[leaf][int(index)], annotation.label_path)
+        if label is None:
+            return []
+        both = annotation.load().delivered, count_values(label).stored
+        histograms.append(both)
     names = [
         f'class {k} ({printable(x)})' for k, x in enumerate(stats.classes)
     ]
     is_class = np.arange(len(names)) != stats.provenance.ignore_index
-    fraction, files, samples = np.zeros((3, len(names)))
-    found: list[str] = []
-    for annotation, (place, leaf, index) in zip(
-        picked, picked.rows.tolist(), strict=True
-    ):
-        label = _label_of(datasets[leaf][index], annotation.label_path)
-        if label is None:
-            return []
-        in_file = annotation.load().delivered[: len(names)] * is_class
-        in_sample = count_values(label).stored[: len(names)] * is_class
-        fraction += in_file / max(in_file.sum(), 1) / len(picked)
-        files += in_file > 0
-        samples += in_sample > 0
-        found += (
-            f'sample {place} has pixels of {names[k]}, its file none'
-            for k in np.flatnonzero((in_sample > 0) & (in_file == 0))
-        )
+    # Pixels of each sample and class, (n, K).
+    in_file, in_sample = (
+        np.array(pixels)[:, : len(names)] * is_class
+        for pixels in zip(*histograms, strict=True)
+    )
+    fraction = (in_file / in_file.sum(1, keepdims=True).clip(1)).mean(0)
     is_common = fraction >= SMALLEST_FRACTION
-    is_common &= files >= min(FEWEST_FILES, len(picked))
+    is_common &= (in_file > 0).sum(0) >= min(FEWEST_FILES, len(picked))
+    found = [
+        f'sample {picked.rows[i, 0]} has pixels of {names[k]}, its file none'
+        for i, k in np.argwhere((in_sample > 0) & (in_file == 0))
+    ]
     found += (
         f'{names[k]} has {100 * fraction[k]:.3g} % of the pixels in '
         f'{len(picked)} label files and none in the samples made of them'
-        for k in np.flatnonzero(is_common & (samples == 0))
+        for k in np.flatnonzero(is_common & ~in_sample.any(0))
     )
     if not found:
         return []
@@ -101,19 +107,3 @@ def _label_of(sample: Any, path: str) -> NDArray | None:
     if packed.metainfo.get('seg_map_path', path) != path:
         return None
     return packed.gt_sem_seg.data.numpy() if 'gt_sem_seg' in packed else None
-
-
-@contextmanager
-def _fixed_random_state() -> Iterator[None]:
-    """Fixed seeds inside; the random state outside is restored."""
-    state = random.getstate()
-    numpy_state = np.random.get_state()  # noqa: NPY002  (used by transforms)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        random.seed(0)
-        np.random.seed(0)  # noqa: NPY002
-        try:
-            yield
-        finally:
-            random.setstate(state)
-            np.random.set_state(numpy_state)  # noqa: NPY002

@@ -170,7 +170,7 @@ def check_scan(
     num_classes: int | None = None,
     ignore_index: int = 255,
 ) -> Collected:
-    """Compare a scan with counting pixel by pixel; return the scan."""
+    """Compare a scan without problems with counting pixel by pixel."""
     collected = collect_stats(dataset, num_classes, ignore_index)
     stats = collected.stats
     counted = count_pixel_by_pixel(
@@ -178,4 +178,5 @@ def check_scan(
     )
     assert (stats.counts, stats.images, stats.ignored) == counted
     assert stats.total > 0
+    assert not collected.problems
     return collected

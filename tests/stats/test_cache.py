@@ -15,10 +15,9 @@ import pytest
 from mmseg_margin.stats import ClassStats, StatsCache, collect_stats
 from mmseg_margin.stats import cache as module
 from mmseg_margin.stats.label_files import FileLoader
-from tests.layouts import label_array, write_label
 from tests.processes import FORK, wait_for
-from tests.stats.builders import SIZE, open_set, write_set
-from tests.stats.test_annotations import same_size
+from tests.stats.builders import open_set, write_set
+from tests.stats.test_scan import same_size
 
 KILLS = int(os.environ.get('MMSEG_MARGIN_KILLS', '8'))
 FLIPS = int(os.environ.get('MMSEG_MARGIN_FLIPS', '100'))
@@ -97,26 +96,16 @@ def test_fresh_and_future_files_are_not_trusted(
     assert cache.folder.exists() == (age >= 0)
 
 
-def test_a_change_within_one_tick_is_counted(root, scan, cache):
-    """Size and time are those of the first scan; the counts are not."""
-    path = root / 'ann' / '0003.png'
-    now = time.time_ns()
-    for seed in range(5):
-        write_label(path, label_array(SIZE, (0, 1, 2, 3), seed))
-        os.utime(path, ns=(now, now))
-        assert scan(cache).counts == scan().counts
-
-
 @pytest.mark.parametrize('change', [same_size, Path.unlink])
 def test_changes_during_a_scan_are_not_kept(
     root, scan, cache, monkeypatch, log, change
 ):
     load = FileLoader.load
 
-    def load_and_change(self, info, source):
-        if info['seg_map_path'].endswith('0000.png'):
+    def load_and_change(self, annotation):
+        if annotation.label_path.endswith('0000.png'):
             change(root / 'ann' / '0004.png')
-        return load(self, info, source)
+        return load(self, annotation)
 
     monkeypatch.setattr(FileLoader, 'load', load_and_change)
     assert scan(cache).provenance.fingerprint == ''

@@ -1,19 +1,26 @@
-"""The scan against the real pipeline, pixel by pixel."""
+"""The scan against the real pipeline, pixel by pixel, and its fingerprint."""
 
 import os
 import signal
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mmengine.dataset import ConcatDataset
+from mmengine.dataset import ConcatDataset, RepeatDataset
 from mmengine.fileio import LocalBackend, register_backend
-from mmseg.datasets import ADE20KDataset, BaseSegDataset, PascalVOCDataset
+from mmseg.datasets import (
+    ADE20KDataset,
+    BaseSegDataset,
+    MultiImageMixDataset,
+    PascalVOCDataset,
+)
 from torch.utils.data import Subset
 
 from mmseg_margin.datasets import CamVidDataset
 from mmseg_margin.stats import collect_stats
+from mmseg_margin.stats.scan import FileStates, list_annotations
 from tests.layouts import make_ade20k, make_voc2012
 from tests.processes import FORK, wait_for
 from tests.stats.builders import (
@@ -27,13 +34,25 @@ from tests.stats.builders import (
 CAMVID = Path(__file__).resolve().parents[3] / 'shared' / 'data' / 'camvid'
 
 
+def test_wrappers(tmp_path):
+    first = open_set(write_set(tmp_path / 'a', 3), lazy_init=True)
+    second = open_set(write_set(tmp_path / 'b', 4, values=(0, 1)))
+    once = check_scan(first).stats
+    both = ConcatDataset([first, second])
+    for dataset in (both, MultiImageMixDataset(both, pipeline=[])):
+        check_scan(dataset, [first, second])
+    repeated = check_scan(RepeatDataset(first, 5), [first]).stats
+    assert repeated.provenance.files == 3
+    assert repeated.provenance.dataset == 'BaseSegDataset'
+    twice = collect_stats(ConcatDataset([first, first])).stats
+    assert twice.counts == [2 * count for count in once.counts]
+
+
 def test_reduce_zero_label_of_ade20k(tmp_path):
     root = make_ade20k(tmp_path, n=3)
     folders = 'images/training', 'annotations/training'
     dataset = open_set(root, None, PIPELINE, '.jpg', ADE20KDataset, folders)
-    collected = check_scan(dataset)
-    assert not collected.problems
-    assert len(collected.stats.classes) == 150
+    assert len(check_scan(dataset).stats.classes) == 150
 
 
 def test_palette_labels_in_a_concatenation_of_voc(tmp_path):
@@ -49,13 +68,16 @@ def test_palette_labels_in_a_concatenation_of_voc(tmp_path):
             ('aug', 'SegmentationClassAug'),
         )
     ]
-    collected = check_scan(ConcatDataset(leaves), leaves)
-    assert not collected.problems
-    assert collected.stats.provenance.files == 6
+    stats = check_scan(ConcatDataset(leaves), leaves).stats
+    assert stats.provenance.files == 6
 
 
 class Streets(BaseSegDataset):
+    """With attributes that are named like those of wrappers."""
+
     METAINFO = {'classes': CLASSES, 'palette': [[i] * 3 for i in range(4)]}
+    dataset = 'streets'
+    datasets = ('streets',)
 
 
 @pytest.mark.parametrize('reduce', [False, True])
@@ -63,9 +85,28 @@ def test_reduced_list_of_classes(root, reduce):
     classes = 'car', 'road'
     dataset = open_set(root, classes, kind=Streets, reduce_zero_label=reduce)
     assert dataset.label_map == {0: 255, 1: 1, 2: 255, 3: 0}
-    collected = check_scan(dataset)
-    assert not collected.problems
-    assert collected.stats.classes == ['car', 'road']
+    assert check_scan(dataset).stats.classes == ['car', 'road']
+
+
+def test_subsets(root):
+    for indices in (3, [5, 0]):
+        check_scan(open_set(root, indices=indices))
+    part = open_set(root, indices=[4, 1])
+    check_scan(Subset(open_set(root), [4, 1]), [part])
+
+
+@pytest.mark.parametrize('ignore_index', [11, 0, 255])
+def test_ignore_index(tmp_path, ignore_index):
+    dataset = open_set(write_set(tmp_path, values=(0, 1, 2, 3, ignore_index)))
+    check_scan(dataset, ignore_index=ignore_index)
+
+
+@pytest.mark.parametrize('num_classes', [None, 9])
+def test_without_classes(root, num_classes):
+    dataset = open_set(root, classes=None)
+    stats = check_scan(dataset, num_classes=num_classes).stats
+    expected = [f'class {index}' for index in range(num_classes or 4)]
+    assert stats.classes == expected
 
 
 @pytest.mark.skipif(
@@ -84,13 +125,16 @@ def test_camvid():
     np.testing.assert_allclose(share, listed, atol=0.06)
 
 
-def test_any_number_of_threads_counts_the_same(tmp_path):
+def test_threads_and_shards_give_the_same(tmp_path):
     dataset = open_set(write_set(tmp_path, 40))
     first, *others = (
         collect_stats(dataset, num_threads=threads).stats
         for threads in (1, 2, 7)
     )
     assert others == [first, first]
+    samples = list_annotations(dataset)
+    shards = [samples[rank::3].states() for rank in range(3)]
+    assert sum(shards, start=FileStates()) == samples.states()
 
 
 class SlowBackend(LocalBackend):
@@ -128,3 +172,72 @@ def test_ctrl_c_stops_it_at_once(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     assert wait_for([process], 60) == [7]
     assert SlowBackend.log.read_text().count('reading') < 200  # of 400
+
+
+def key_of(root, labels=(), **kwargs):
+    stats = collect_stats(open_set(root, **kwargs), *labels).stats
+    return stats.provenance.fingerprint
+
+
+def same_size(path):
+    """Other pixels in a file of the same length, at the old time."""
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert after.st_size == before.st_size
+    assert after.st_mtime_ns == before.st_mtime_ns
+
+
+def replaced(path):
+    """Another file under the name, as old and as long."""
+    other = path.with_name('other')
+    other.write_bytes(path.read_bytes())
+    before = path.stat()
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+
+
+def linked(path):
+    """A link to a file elsewhere."""
+    other = path.parents[2] / 'elsewhere.png'
+    path.rename(other)
+    path.symlink_to(other)
+    other.touch()
+
+
+def added(path):
+    """A further sample."""
+    for folder in ('img', 'ann'):
+        copy = path.parents[1] / folder / '0009.png'
+        copy.write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ('folder', 'change'),
+    [
+        ('ann', Path.unlink),
+        ('ann', added),
+        *product(('img', 'ann'), (same_size, replaced, Path.touch, linked)),
+    ],
+)
+def test_every_change_is_seen(root, change, folder):
+    before = key_of(root)
+    assert key_of(root) == before
+    change(root / folder / '0002.png')
+    assert key_of(root) != before
+
+
+def test_every_setting_is_seen(root):
+    settings = [
+        {'classes': list('abce')},
+        {'classes': None},
+        {'classes': None, 'labels': [5]},
+        {'labels': [None, 3]},
+        {'reduce_zero_label': True},
+        {'pipeline': [{'type': 'LoadAnnotations'}]},
+    ]
+    keys = {key_of(root), *(key_of(root, **kwargs) for kwargs in settings)}
+    assert len(keys) == 1 + len(settings)

@@ -18,10 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.label_files import LOADING_ERRORS
-from mmseg_margin.stats.problems import FILES_SHOWN, Problem
-from mmseg_margin.stats.scan import LabelRange, scan
+from mmseg_margin.stats.label_files import LOADING_ERRORS, Problem
+from mmseg_margin.stats.scan import (
+    FILES_SHOWN,
+    LabelRange,
+    list_annotations,
+    scan,
+)
 from tests.stats.builders import (
     encode,
     encode_palette,

@@ -20,7 +20,7 @@ from torch import Tensor
 from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import MissingPackageError, SettingError
 from mmseg_margin.evaluation.generalisation_gap_hook import plain_loader
-from mmseg_margin.offsets import ascent, load_weights
+from mmseg_margin.offsets import fit, load_weights
 from mmseg_margin.offsets.fit_runner import NUM_IMAGES, sample_pixels
 from mmseg_margin.offsets.network import scored_images
 from mmseg_margin.tooling.cli import report_errors
@@ -62,9 +62,9 @@ def choose_t(runner: Runner, log_prior: Tensor) -> float:
     scores, labels, _ = sample_pixels(runner, loader)
 
     def miou(t: float) -> float:
-        predicted = ascent.predict(scores, -t * log_prior)
-        areas = ascent.count_areas(predicted, labels, len(log_prior))
-        return float(ascent.labelled_mean(areas, 'mIoU'))
+        predicted = fit.predict(scores, -t * log_prior)
+        areas = fit.count_areas(predicted, labels, len(log_prior))
+        return float(fit.labelled_mean(areas, 'mIoU'))
 
     return max(FACTORS, key=miou)
 
@@ -89,8 +89,8 @@ def measure(
         kept = labels < K
         rules = [(scores + b[:, None, None]).argmax(0) for b in offsets]
         for i, predicted in enumerate([*rules, decide(scores)]):
-            areas[i] += ascent.count_areas(predicted[kept], labels[kept], K)
-    miou = ascent.class_metrics(areas, 'mIoU').nanmean(-1)
+            areas[i] += fit.count_areas(predicted[kept], labels[kept], K)
+    miou = fit.class_metrics(areas, 'mIoU').nanmean(-1)
     return t, (100 * miou).tolist()
 
 

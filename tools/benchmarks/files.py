@@ -12,8 +12,7 @@ from typing import Any
 from mmengine.registry import init_default_scope
 
 from mmseg_margin.stats import StatsCache, collect_stats
-from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.scan import LabelRange, scan
+from mmseg_margin.stats.scan import LabelRange, list_annotations, scan
 
 from .measuring import print_table
 from .scan_labels import (

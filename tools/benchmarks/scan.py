@@ -18,8 +18,12 @@ from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
 from mmseg_margin.stats import StatsCache, collect_stats
-from mmseg_margin.stats.annotations import list_annotations
-from mmseg_margin.stats.scan import LabelRange, default_threads, scan
+from mmseg_margin.stats.scan import (
+    LabelRange,
+    default_threads,
+    list_annotations,
+    scan,
+)
 
 from .measuring import print_table
 from .scan_labels import (
