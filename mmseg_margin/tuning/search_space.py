@@ -12,7 +12,7 @@ from optuna.distributions import (
     FloatDistribution,
 )
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import FrozenTrial, Trial
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from mmseg_margin.config_tools import registered_name
 from mmseg_margin.errors import SettingError
@@ -98,29 +98,23 @@ class SearchSpace:
         kind = CLASSES[setting['objective']]
         return {**self._kept(kind), 'type': kind, **given}
 
-    def choose(self, trials: Sequence[FrozenTrial]) -> Setting:
-        """The setting of the trial that comes after these."""
-        number = len(trials)
-        if number < len(self.first):
-            return list(self.first.values())[number]
-        # Every trial has its own sampler, so that an interrupted search goes
-        # on as it would have done.
-        words = np.random.SeedSequence((self.seed, number)).generate_state(1)
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore', ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(
-                seed=int(words[0]),
-                multivariate=True,
-                # The losses have different parameters.
-                group=True,
-                # Processes that run at the same time shall not try the same.
-                constant_liar=True,
-            )
-        # In memory, because a stored trial gets its values one by one and its
-        # process may die in between.
-        study = optuna.create_study(direction='maximize', sampler=sampler)
-        study.add_trials(trials)
-        return self.suggest(study.ask())
+    def choose(self, trials: Sequence[FrozenTrial]) -> FrozenTrial:
+        """The trial that comes after these, waiting to be run."""
+        first = list(self.first.values())
+        if len(trials) < len(first):
+            setting = first[len(trials)]
+        else:
+            # In memory, because a stored trial gets its values one by one,
+            # and its process may die in between.
+            sampler = _sampler(self.seed, len(trials))
+            study = optuna.create_study(direction='maximize', sampler=sampler)
+            study.add_trials(trials)
+            setting = self.suggest(study.ask())
+        return create_trial(
+            state=TrialState.WAITING,
+            params=setting,
+            distributions={k: self.distributions[k] for k in setting},
+        )
 
     def suggest(self, trial: Trial) -> Setting:
         """The setting of a trial: only what its loss has."""
@@ -166,6 +160,21 @@ def setting_of(
         values['largest_offset'] = max(largest, LARGEST_OFFSET[0])
         values['upsilon'] = settings.upsilon
     return {'objective': name, **{k: values[k] for k in PARAMETERS[name]}}
+
+
+def _sampler(seed: int, number: int) -> optuna.samplers.TPESampler:
+    """For one trial, so that a search can be interrupted and repeated."""
+    words = np.random.SeedSequence((seed, number)).generate_state(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', ExperimentalWarning)
+        return optuna.samplers.TPESampler(
+            seed=int(words[0]),
+            multivariate=True,
+            # The losses have different parameters.
+            group=True,
+            # Processes that run at the same time shall not try the same.
+            constant_liar=True,
+        )
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:

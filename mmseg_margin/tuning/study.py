@@ -114,9 +114,8 @@ class SharedStudy:
                 is_waiting = TrialState.WAITING in states
                 if is_waiting or len(trials) < total:
                     if not is_waiting:
-                        self.study.enqueue_trial(space.choose(trials))
+                        self.study.add_trial(space.choose(trials))
                     trial = self.study.ask()
-                    space.suggest(trial)  # stores the setting in the trial
                     return trial, self._trial_lock(trial).acquire()
             if TrialState.RUNNING not in states:
                 return None
