@@ -131,14 +131,8 @@ def make_submission(
     dataset.pop('indices', None)
     dataset.pipeline = without_annotations(dataset.pipeline)
     folder = SubmissionFolder(output_dir, form)
-    found: list[Any] = [None]
     try:
-        if is_main_process():
-            images = list_images(dataset)
-            folder.claim(run_identity(cfg, form.dataset, images))
-            found = [(images, folder.missing(images))]
-        broadcast_object_list(found)
-        images, missing = found[0]
+        images, missing = _claim(folder, cfg)
         if missing:
             dataset.indices = missing
             cfg.test_evaluator = {
@@ -166,6 +160,25 @@ def make_submission(
             )
     finally:
         folder.lock.release()
+
+
+def _claim(
+    folder: 'SubmissionFolder', cfg: Config
+) -> tuple[list[str], list[int]]:
+    """All images and the indices of the missing ones, on every rank."""
+    outcome: list[Any] = [None]
+    if is_main_process():
+        try:
+            images = list_images(cfg.test_dataloader.dataset)
+            folder.claim(run_identity(cfg, folder.form.dataset, images))
+            outcome = [(images, folder.missing(images))]
+        except (SubmissionError, OSError) as error:
+            outcome = [error]
+    # An error too, so that every rank ends with its sentence.
+    broadcast_object_list(outcome)
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
 
 
 class SubmissionFolder:

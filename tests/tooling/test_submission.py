@@ -30,7 +30,7 @@ from tests.evaluation.fakes import (
     write_config,
 )
 from tests.layouts import make_ade20k, make_voc2012, write_image
-from tests.processes import FORK, wait_for
+from tests.processes import FORK, run_ranks, wait_for
 
 IDENTITY = {'dataset': 'CityscapesDataset', 'checkpoint': 'a'}
 CITYSCAPES = find_format({'type': 'CityscapesDataset'})
@@ -141,6 +141,22 @@ def test_missing_test_images(cityscapes, checkpoint, tmp_path):
         with pytest.raises(SubmissionError, match=said):
             make_submission(load(config, checkpoint), str(tmp_path / 'out'))
     assert not (tmp_path / 'out').exists()
+
+
+def refusal(cfg, out) -> str:
+    with pytest.raises(SubmissionError) as caught:
+        make_submission(cfg, out)
+    return str(caught.value)
+
+
+def test_every_rank_gives_the_reason(config, checkpoint, tmp_path):
+    out = tmp_path / 'out'
+    out.mkdir()
+    (out / 'notes.txt').write_text('mine')
+    cfg = load(config, checkpoint)
+    said = run_ranks(2, refusal, tmp_path / 'ranks', cfg, str(out))
+    assert said[0] == said[1]
+    assert 'nothing was touched' in said[0]
 
 
 def submit(tmp_path, root, base, num_classes, images):
