@@ -8,7 +8,6 @@ import base64
 import html
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,30 +61,28 @@ class Picture(NamedTuple):
 Block = str | Code | Table | Picture | list[Picture] | None
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A report: its sections by their titles, without the empty ones."""
 
     title: str
     subtitle: str
     summary: str
     sections: Mapping[str, Iterable[Block]]
-    warnings: Sequence[str] = field(default_factory=list)
+    warnings: Sequence[str] = ()
 
     def write(self, folder: Path) -> Path:
         """Write ``report.md`` and ``index.html``; return the latter."""
-        found = {
-            title: [block for block in blocks if block is not None]
-            for title, blocks in self.sections.items()
-        }
-        sections = {title: blocks for title, blocks in found.items() if blocks}
-        content = vars(self) | {'sections': sections}
-        for name, template, escape in (
-            ('report.md', 'page.md', escape_markdown),
-            ('index.html', 'page.html', html.escape),
+        sections = {}
+        for title, blocks in self.sections.items():
+            if found := [block for block in blocks if block is not None]:
+                sections[title] = found
+        content = self._replace(sections=sections)._asdict()
+        for name, escape in (
+            ('report.md', escape_markdown),
+            ('index.html', html.escape),
         ):
             page = folder / name
-            look = _environment(escape).get_template(template)
+            look = _environment(escape).get_template(f'page{page.suffix}')
             text = re.sub(r'\n{3,}', '\n\n', look.render(content).strip())
             atomic_write_text(page, f'{text}\n')
         return page

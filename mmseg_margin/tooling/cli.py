@@ -17,7 +17,7 @@ from mmseg_margin.compat import apply_patches
 from mmseg_margin.errors import MarginError
 
 from .flags import METRIC_CHOICES
-from .screen import quiet_screen
+from .progress import quiet_screen
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRACEBACK_VARIABLE = 'MMSEG_MARGIN_TRACEBACK'

@@ -17,7 +17,7 @@ from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError
 
 from .progress import ProgressHook
-from .ranks import init_distributed
+from .ranks import join_ranks
 
 # The name in mmcv's registry and the name of the class.
 SYNC_BN = ('SyncBN', 'SyncBatchNorm')
@@ -117,7 +117,7 @@ def prepare_for_device(cfg: Config) -> None:
     """Without CUDA, open the process group and replace what needs CUDA."""
     if torch.cuda.is_available():
         return  # the runner opens the process group
-    init_distributed(cfg)
+    join_ranks(cfg)
     changes = []
     for node in nodes(cfg.model):
         if 'type' in node and registered_name(node) in SYNC_BN:

@@ -1,13 +1,21 @@
-"""Progress and results of a training or test on the screen."""
+"""What the tools show on the screen; the log file contains everything.
 
+``--verbose`` shows the whole log, as upstream's tools do.
+"""
+
+import functools
+import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from numbers import Real
 from typing import Any
 
 from mmengine.hooks import Hook
+from mmengine.logging import MMLogger
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import nn
@@ -15,11 +23,87 @@ from torch import nn
 from mmseg_margin.heads import heads_of_model
 from mmseg_margin.losses import JaccardLoss
 
-from .screen import SCREEN
-
+OURS = 'mmseg_margin'
+# Modules whose metrics log a table per evaluation.
+TABLES = ('mmseg.evaluation', 'mmseg_margin.evaluation')
+LOGGING = ('logging', 'mmengine.logging', __name__)
+# Warnings of upstream that users cannot act on.
+IGNORED_WARNINGS = (
+    'The prefix is not set in metric class',
+    '"FileClient" will be deprecated',
+    '"HardDiskBackend" is the alias of',
+    'Dataset ',  # ... has no metainfo
+    '`build_loss` would be deprecated',
+)
 PARTS = 5  # lines of a run whose output is not a terminal
 LONGEST_SILENCE = 600.0
 REWRITE = '\r\x1b[K'
+
+show = functools.partial(print, flush=True)
+
+
+class Screen(logging.Formatter):
+    """Shows warnings, messages of this package and tables of metrics."""
+
+    shows_tables = True
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            only_in_file = getattr(record, 'only_in_file', False)
+            return not only_in_file and not message.startswith(
+                IGNORED_WARNINGS
+            )
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_globals['__name__'].startswith(LOGGING):
+            frame = frame.f_back
+        origin = frame.f_globals['__name__']
+        is_ours = origin.startswith(OURS)
+        if origin.startswith(TABLES):
+            return self.shows_tables and (is_ours or '+--' in message)
+        return is_ours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Without time, level and the empty line before upstream's tables."""
+        return record.getMessage().lstrip('\n')
+
+
+SCREEN = Screen()
+
+
+@contextmanager
+def quiet_screen() -> Iterator[None]:
+    """Shows warnings, our own messages and metric tables only.
+
+    A Runner creates its logger and logs hundreds of lines before it returns,
+    so every logger that mmengine creates inside gets the filter at once.
+    """
+    show_warning, init = warnings.showwarning, MMLogger.__init__
+
+    def log_warning(
+        message: Any, category: Any, filename: str, *place: Any, **more: Any
+    ) -> None:
+        if 'site-packages' not in filename:
+            show_warning(message, category, filename, *place, **more)
+            return
+        logger = MMLogger.get_current_instance()
+        logger.warning(str(message), extra={'only_in_file': True})
+
+    @functools.wraps(init)
+    def filtered_init(self: MMLogger, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        for handler in self.handlers:
+            if not isinstance(handler, logging.FileHandler):
+                handler.addFilter(SCREEN)
+                handler.setFormatter(SCREEN)
+
+    MMLogger.__init__ = filtered_init
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = log_warning
+            yield
+    finally:
+        MMLogger.__init__ = init
 
 
 class Progress:
@@ -29,13 +113,12 @@ class Progress:
         self, what: str, total: int, done: int = 0, parts: int = PARTS
     ) -> None:
         self.what, self.total, self.first = what, total, done
-        self.parts = parts
-        self.part = self._part(done)
+        self.parts, self.part = parts, done * parts // max(total, 1)
         self.start = self.shown = time.monotonic()
 
     def step(self, done: int, note: Callable[[], str] = str) -> None:
         """Print progress and remaining time, if the last line is old."""
-        now, part = time.monotonic(), self._part(done)
+        now, part = time.monotonic(), done * self.parts // self.total
         rewrites = sys.stdout.isatty()
         silence = 1.0 if rewrites else LONGEST_SILENCE
         if part == self.part and now - self.shown < silence:
@@ -43,15 +126,11 @@ class Progress:
         self.part, self.shown = part, now
         seconds = (now - self.start) / (done - self.first)
         left = timedelta(seconds=round(seconds * (self.total - done)))
-        print(
+        show(
             f'{REWRITE if rewrites else ""}{self.what} {done}/{self.total}, '
             f'{left} left{note()}',
             end='' if rewrites and done < self.total else '\n',
-            flush=True,
         )
-
-    def _part(self, done: int) -> int:
-        return done * self.parts // max(self.total, 1)
 
 
 class ProgressHook(Hook):
@@ -65,19 +144,17 @@ class ProgressHook(Hook):
     def before_train(self, runner: Runner) -> None:
         done, total = runner.iter, runner.max_iters
         if done >= total:
-            print(
+            show(
                 f'Nothing to train: the checkpoint in {runner.work_dir} has '
                 f'all {total} iterations. Choose another --work-dir to train '
-                'again, or raise max_iters or max_epochs to train longer.',
-                flush=True,
+                'again, or raise max_iters or max_epochs to train longer.'
             )
             return
-        print(
+        show(
             f'Training {_describe(runner)} with '
             f'{_kinds(_losses(runner.model)) or "its own loss"}\n'
             f'on {_images(runner.train_dataloader)}, {total} iterations; log '
-            f'and checkpoints are in {runner.work_dir}',
-            flush=True,
+            f'and checkpoints are in {runner.work_dir}'
         )
         self.progress = Progress('iteration', total, done)
 
@@ -92,15 +169,14 @@ class ProgressHook(Hook):
         self.progress.step(runner.iter + 1, losses)
 
     def before_val(self, runner: Runner) -> None:
-        SCREEN.tables = runner.iter >= runner.max_iters
+        SCREEN.shows_tables = runner.iter >= runner.max_iters
 
     def before_test(self, runner: Runner) -> None:
-        SCREEN.tables = True
+        SCREEN.shows_tables = True
         loader = runner.test_dataloader
-        print(
+        show(
             f'Testing {_describe(runner)}\n'
-            f'on {_images(loader)}; the log is in {runner.log_dir}',
-            flush=True,
+            f'on {_images(loader)}; the log is in {runner.log_dir}'
         )
         self.progress = Progress('batch', len(loader), parts=1)
 
@@ -116,27 +192,22 @@ class ProgressHook(Hook):
     after_test_epoch = after_val_epoch
 
     def after_val(self, runner: Runner) -> None:
-        print(
-            f'validation at {runner.iter}: {_figures(self.metrics)}',
-            flush=True,
-        )
+        show(f'validation at {runner.iter}: {_figures(self.metrics)}')
 
     def after_test(self, runner: Runner) -> None:
-        print(f'result: {_figures(self.metrics)}', flush=True)
+        show(f'result: {_figures(self.metrics)}')
 
 
 def _describe(runner: Runner) -> str:
     """For example ``ResNetV1c + FCNHead (1.2 million parameters, ...)``."""
     model = runner.model
     model = model.module if is_model_wrapper(model) else model
-    parts = [
-        getattr(model, 'backbone', model),
-        *heads_of_model(model).values(),
-    ]
+    backbone = getattr(model, 'backbone', model)
+    parts = _kinds([backbone, *heads_of_model(model).values()])
     parameters = list(model.parameters())
     size = sum(parameter.numel() for parameter in parameters) / 1e6
     device = parameters[0].device.type.upper()
-    return f'{_kinds(parts)} ({size:.2f} million parameters, on the {device})'
+    return f'{parts} ({size:.2f} million parameters, on the {device})'
 
 
 def _images(loader: Any) -> str:
@@ -144,15 +215,15 @@ def _images(loader: Any) -> str:
 
 
 def _losses(model: nn.Module) -> list[nn.Module]:
+    """The losses of all heads; lists may contain further lists."""
+
+    def flat(loss: Any) -> list[nn.Module]:
+        if not isinstance(loss, nn.ModuleList):
+            return [loss]
+        return [each for part in loss for each in flat(part)]
+
     heads = heads_of_model(model).values()
-    return [loss for head in heads for loss in _flat(head.loss_decode)]
-
-
-def _flat(loss: nn.Module) -> list[nn.Module]:
-    """A loss, or the losses in a list, which may contain further lists."""
-    if not isinstance(loss, nn.ModuleList):
-        return [loss]
-    return [each for part in loss for each in _flat(part)]
+    return [loss for head in heads for loss in flat(head.loss_decode)]
 
 
 def _loss_parts(model: nn.Module) -> str:

@@ -34,17 +34,22 @@ DEFAULT_PORT = '29500'
 WHOLE_TRAINING = timedelta(days=3650)
 
 
-def init_distributed(cfg: Config) -> None:
-    """Without CUDA, open the process group before the runner does.
+def join_ranks(cfg: Config) -> None:
+    """Open the process group as a Runner would, for work before there is one.
 
-    mmengine selects a CUDA device before it opens a group, even with gloo. As
-    in mmengine, ``env_cfg.dist_cfg.timeout`` is in seconds.
+    Without CUDA no Runner could open it, because mmengine selects a CUDA
+    device first, even with gloo.
     """
     launcher = cfg.get('launcher', 'none')
-    if launcher == 'none':
+    if launcher == 'none' or is_distributed():
+        return
+    env_cfg = cfg.get('env_cfg') or {}
+    dist_cfg = env_cfg.get('dist_cfg') or {'backend': 'nccl'}
+    if torch.cuda.is_available():
+        set_multi_processing(**env_cfg.get('mp_cfg', {}), distributed=True)
+        init_dist(launcher, **dist_cfg)
         return
     _set_rank_variables(launcher)
-    dist_cfg = (cfg.get('env_cfg') or {}).get('dist_cfg') or {}
     seconds = dist_cfg.get('timeout')
     try:
         distributed.init_process_group(
@@ -57,19 +62,6 @@ def init_distributed(cfg: Config) -> None:
             'start all of them, with the same MASTER_ADDR and a MASTER_PORT '
             'that is free.'
         ) from error
-
-
-def join_ranks(cfg: Config) -> None:
-    """Open the process group as a Runner would, for work before there is one.
-
-    Without CUDA :func:`init_distributed` has opened it already.
-    """
-    launcher = cfg.get('launcher', 'none')
-    if launcher == 'none' or is_distributed():
-        return
-    env_cfg = cfg.get('env_cfg') or {}
-    set_multi_processing(**env_cfg.get('mp_cfg', {}), distributed=True)
-    init_dist(launcher, **env_cfg.get('dist_cfg', {'backend': 'nccl'}))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The report of a search: one HTML page, and the same as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -16,8 +16,8 @@ from mmseg_margin.report.numbers import ABSENT, signed
 from mmseg_margin.report.pages import Block, Bold, Code, Page, Picture, Table
 from mmseg_margin.report.pictures import BLUE, GREY, RED, picture
 
-from .search_space import Setting, loss_with, setting_text, value_text
-from .study import SharedStudy, best_of
+from .search_space import SearchSpace, setting_text, value_text
+from .study import SharedStudy, best_of, count_finished, is_whole
 
 Trials = Sequence[FrozenTrial]
 
@@ -44,11 +44,9 @@ class Task:
     """What all trials have in common."""
 
     cfg: Config
-    loss: dict[str, Any]  # the config's own, with what is not searched
     common: dict[str, Any]  # of a run of this config
-    seed: int
-    init: str | None  # the checkpoint that every training starts from
-    first: dict[str, Setting]  # what is tried first, by name
+    space: SearchSpace
+    init: str | None = None  # the checkpoint that every training starts from
 
 
 def write_report(task: Task, shared: SharedStudy) -> Path:
@@ -57,27 +55,43 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # Once, because other processes finish trials in the meantime.
     trials, common = shared.trials, task.common
+    best = best_of(trials)
+    first = dict(zip(task.space.first, trials, strict=False))
+    numbered = {str(trial.number): trial for trial in trials}
     tested = task.cfg.get('test_dataloader') or {}
     same_split = tested.get('dataset') == task.cfg.val_dataloader.dataset
-    rows = {
+    settings = {
         'start from': common['init'] or 'the initialisation of the config',
-        'loss': setting_text(task.loss),
+        'loss': setting_text(task.space.own),
         **common['versions'],
         'optuna': optuna.__version__,
     }
     caption = 'What all trials have in common, and the versions.'
-    settings = Table(['setting', 'value'], [*rows.items()], caption, False)
+    table = Table(['setting', 'value'], [*settings.items()], caption, False)
     return Page(
         'Tuning of the loss',
         f'{common["config"]}, {common["iterations"]:,} iterations, '
-        f'seed {task.seed}',
+        f'seed {task.space.seed}',
         summary(task, trials),
         {
-            'Best setting': [best_table(task, trials)],
-            'All trials': [trial_table(trials)],
+            'Best setting': [
+                trial_table(
+                    first | ({'the best': best} if best else {}),
+                    best,
+                    'The best setting against those the search began with.',
+                )
+            ],
+            'All trials': [
+                trial_table(
+                    numbered,
+                    best,
+                    'Validation mIoU in percent, on the whole split unless '
+                    'the training was stopped early.',
+                )
+            ],
             'What matters': _pictures(shared.study, trials, folder),
-            'Commands': _commands(task, trials, shared.out),
-            'Settings': [settings],
+            'Commands': _commands(task, best, shared.out),
+            'Settings': [table],
         },
         WARNINGS if same_split else WARNINGS[:1],
     ).write(folder)
@@ -85,93 +99,71 @@ def write_report(task: Task, shared: SharedStudy) -> Path:
 
 def summary(task: Task, trials: Trials) -> str:
     """The best trial against the first settings, in a sentence."""
-    best, done = best_of(trials), [t for t in trials if t.state.is_finished()]
+    best = best_of(trials)
     if best is None:
         return 'No training has been finished yet.'
-    gains = zip(task.first, _gains(trials), strict=False)
-    texts = [f'{gain:.2f} above {name}' for name, gain in gains if gain]
+    first = zip(task.space.first, trials, strict=False)
+    gains = [(_gain(best, trial), name) for name, trial in first]
+    texts = [f'{gain:.2f} above {name}' for gain, name in gains if gain]
     return (
-        f'The best of {len(done)} trials is trial {best} with a validation '
-        f'mIoU of {trials[best].value:.2f}'
+        f'The best of {count_finished(trials)} trials is trial {best.number} '
+        f'with a validation mIoU of {best.value:.2f}'
         f'{": " if texts else ""}{" and ".join(texts)}.'
     )
 
 
-def trial_table(trials: Trials) -> Table:
-    """Every trial with its setting and what came of it."""
-    columns = {'trial': [*map(str, range(len(trials)))]}
+def trial_table(
+    named: Mapping[str, FrozenTrial], best: FrozenTrial | None, caption: str
+) -> Table:
+    """Trials with their settings and what came of them."""
+    columns, trials = {'trial': [*named]}, named.values()
     for name in dict.fromkeys(name for t in trials for name in t.params):
         values = [trial.params.get(name, ABSENT) for trial in trials]
         columns[name] = [*map(value_text, values)]
-    columns['mIoU'] = [*map(outcome_text, trials)]
-    if (best := best_of(trials)) is not None:
-        columns['mIoU'][best] = Bold(columns['mIoU'][best])
-    return Table.of_columns(
-        columns,
-        'Validation mIoU in percent, on the whole split unless the training '
-        'was stopped early.',
-    )
-
-
-def best_table(task: Task, trials: Trials) -> Table:
-    """The first settings and the best, with what the best gained."""
-    tried = [*zip(task.first, trials, _gains(trials), strict=False)]
-    if (best := best_of(trials)) is not None:
-        tried.append(('the best', trials[best], None))
-    rows = [
-        [
-            name,
-            setting_text(trial.params),
-            outcome_text(trial),
-            ABSENT if gain is None else signed(gain),
-        ]
-        for name, trial, gain in tried
+    columns['mIoU'] = [
+        Bold(outcome_text(t)) if t is best else outcome_text(t) for t in trials
     ]
-    header = ['setting', 'parameters', 'val mIoU', 'gain of the best']
-    caption = 'The best setting against those the search began with.'
-    return Table(header, rows, caption)
+    columns['gain of the best'] = [
+        signed(gain) if gain else ABSENT
+        for gain in (_gain(best, trial) for trial in trials)
+    ]
+    return Table.of_columns(columns, caption)
+
+
+def _gain(best: FrozenTrial | None, trial: FrozenTrial) -> float:
+    """How much better the best is than another whole training."""
+    if not best or not is_whole(trial):
+        return 0.0
+    return (best.value or 0.0) - (trial.value or 0.0)
 
 
 def outcome_text(trial: FrozenTrial) -> str:
     """The validation mIoU, or why there is none."""
-    if trial.state == TrialState.COMPLETE:
+    if is_whole(trial):
         return f'{trial.value:.2f}'
     if trial.state == TrialState.PRUNED and trial.value is not None:
         return f'{trial.value:.2f} when stopped at iteration {trial.last_step}'
     return trial.state.name.lower().replace('fail', 'failed')
 
 
-def _gains(trials: Trials) -> list[float | None]:
-    """How much better the best is than every other whole training."""
-    best = best_of(trials)
-    return [
-        (trials[best].value or 0.0) - (trial.value or 0.0)
-        if best not in (None, place) and trial.state == TrialState.COMPLETE
-        else None
-        for place, trial in enumerate(trials)
-    ]
-
-
-def _commands(task: Task, trials: Trials, out: Path) -> list[Block]:
-    blocks: list[Block] = ['The search:', Code(task.common['command'])]
-    place = best_of(trials)
-    if place is None:
-        return blocks
-    best = trials[place].params
+def _commands(task: Task, best: FrozenTrial | None, out: Path) -> list[Block]:
+    search: list[Block] = ['The search:', Code(task.common['command'])]
+    if best is None:
+        return search
     settings = ','.join(
         f'{key}={value}'
-        for key, value in loss_with(task.loss, best).items()
+        for key, value in task.space.loss(best.params).items()
         if key != 'type' and value is not None
     )
     return [
-        *blocks,
+        *search,
         'With the same --cfg-options, but for those of the loss: a training '
         'with the best setting, and a comparison over several seeds, on the '
         'test split.',
         Code(
             f'python -m mmseg_margin train {out / BEST_CONFIG}\n'
             f'python -m mmseg_margin compare {task.cfg.filename} --seeds 3 '
-            f'--losses ce tuned={best["objective"]}:{settings}'
+            f'--losses ce tuned={best.params["objective"]}:{settings}'
         ),
     ]
 
@@ -180,40 +172,37 @@ def _pictures(
     study: optuna.Study, trials: Trials, folder: Path
 ) -> list[Block]:
     """Optuna's own would leave out the trials that were stopped early."""
-    whole = {
-        place: trial.value or 0.0
-        for place, trial in enumerate(trials)
-        if trial.state == TrialState.COMPLETE
-    }
+    whole = [*filter(is_whole, trials)]
     if not whole:
         return ['There is nothing to draw yet.']
-    with picture(folder / 'history.png', 8, 3.6) as figure:
+    history = Picture(folder / 'history.png', 'The mIoU of each trial.')
+    with picture(history.file, 8, 3.6) as figure:
         axes = figure.subplots()
-        _scatter(axes, [*enumerate(trials)])
-        best = [*accumulate(whole.values(), max)]
-        line = axes.step([*whole], best, where='post', color=RED)[0]
-        line.set_label('best so far')
+        _scatter(axes, [(t.number, t) for t in trials])
+        best = [*accumulate((t.value or 0.0 for t in whole), max)]
+        line: dict[str, Any] = {'color': RED, 'label': 'best so far'}
+        axes.step([t.number for t in whole], best, where='post', **line)
         axes.set(xlabel='trial', ylabel=AXIS)
         figure.legend(loc='outside right upper', frameon=False)
-    _draw_slices(trials, folder / 'slices.png')
-    blocks: list[Block] = [
-        Picture(folder / 'history.png', 'The mIoU of each trial.'),
-        Picture(folder / 'slices.png', 'The mIoU over each parameter.', True),
-    ]
+    caption = 'The mIoU over each parameter.'
+    slices = Picture(folder / 'slices.png', caption, wide=True)
+    _draw_slices(trials, slices.file)
     if len(whole) < FEWEST_FOR_IMPORTANCE:
-        return [*blocks, 'There are too few trials to tell which matter most.']
+        few = 'There are too few trials to tell which matter most.'
+        return [history, slices, few]
+    importance = Picture(
+        folder / 'importance.png',
+        'How much each parameter decides whether a trial is among the best '
+        'quarter (PED-ANOVA).',
+    )
     evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_FRACTION)
     found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    with picture(folder / 'importance.png', 6, 2.6) as figure:
+    with picture(importance.file, 6, 2.6) as figure:
         axes = figure.subplots()
         axes.barh(list(found), list(found.values()), color=BLUE)
         axes.invert_yaxis()  # the parameter that matters most on top
         axes.set_xlabel('importance')
-    caption = (
-        'How much each parameter decides whether a trial is among the best '
-        'quarter (PED-ANOVA).'
-    )
-    return [*blocks, Picture(folder / 'importance.png', caption)]
+    return [history, slices, importance]
 
 
 def _draw_slices(trials: Trials, path: Path) -> None:
@@ -226,10 +215,10 @@ def _draw_slices(trials: Trials, path: Path) -> None:
             axes.set_axis_off()
         for axes in panels[:, 0]:
             axes.set_ylabel(AXIS)
-        for axes, (name, values) in zip(
-            panels.flat, space.items(), strict=False
-        ):
+        # Not strict: the last row may have more panels than parameters.
+        for axes, name in zip(panels.flat, space, strict=False):
             points = [(t.params[name], t) for t in trials if name in t.params]
+            values = space[name]
             if isinstance(values, CategoricalDistribution):
                 choices = list(values.choices)
                 axes.set_xticks(range(len(choices)), map(value_text, choices))
@@ -241,7 +230,7 @@ def _draw_slices(trials: Trials, path: Path) -> None:
             _scatter(axes, points)
 
 
-def _scatter(axes: Any, points: list[tuple[Any, FrozenTrial]]) -> None:
+def _scatter(axes: Any, points: Sequence[tuple[Any, FrozenTrial]]) -> None:
     for state, (mark, colour, label) in MARKS.items():
         found = [(x, t.value) for x, t in points if t.state == state]
         x, y = zip(*found, strict=True) if found else ((), ())

@@ -26,16 +26,8 @@ from mmseg_margin.losses.objectives import losses_of_config, parse_objective
 from mmseg_margin.losses.swap import set_objective
 
 from .report import BEST_CONFIG, Task, outcome_text, summary, write_report
-from .search_space import (
-    CLASSES,
-    FIRST,
-    Setting,
-    first_settings,
-    loss_with,
-    search_space,
-    setting_text,
-)
-from .study import SharedStudy
+from .search_space import CLASSES, FIRST, SearchSpace, setting_text
+from .study import SharedStudy, best_of, count_finished
 
 LOG_FILE = 'log.txt'
 
@@ -60,38 +52,31 @@ def tune(
             'The config has no val_dataloader: add one with images that are '
             'neither trained nor tested on, because tuning decides on them.'
         )
-    check_inheritable(cfg)
-    common, loss = describe(cfg, init), own_loss(cfg)
-    first = first_settings(loss, common['class_counts'])
-    task = Task(cfg, loss, common, seed, init, first)
+    heads = heads_of_config(cfg.model).values()
+    if not all(isinstance(head.type, str) for head in heads):
+        raise SettingError(
+            f'{cfg.filename} imports its classes, so no other config file '
+            'can inherit it: write it out as one with '
+            'mmengine.Config.fromfile(CONFIG).dump(FILE) and tune that.'
+        )
+    common = describe(cfg, init)
+    space = SearchSpace(own_loss(cfg), common['class_counts'], seed)
+    task = Task(cfg, common, space, init)
     identity = {'config': cfg.pretty_text, 'seed': seed, 'init': init}
     shared = SharedStudy(out, identity, common['iterations'])
-    before, began = len(shared.finished), time.monotonic()
-
-    def show_trial(place: int) -> None:
-        done, trial = len(shared.finished), shared.trials[place]
+    before, began = count_finished(shared.trials), time.monotonic()
+    for trial in shared.optimize(trials, space, partial(run_trial, task)):
+        done, best = count_finished(shared.trials), best_of(shared.trials)
         pace = (time.monotonic() - began) / max(done - before, 1)
         left = timedelta(seconds=round(pace * max(trials - done, 0)))
         outcome = outcome_text(trial)
-        if (best := shared.best) is not None:
-            value = shared.trials[best].value
-            outcome += f', best {value:.2f} (trial {best})'
+        if best:
+            outcome += f', best {best.value:.2f} (trial {best.number})'
         show(
-            f'trial {place}: {setting_text(trial.params)}: val mIoU '
+            f'trial {trial.number}: {setting_text(trial.params)}: val mIoU '
             f'{outcome}; {done} of {trials} trials, {left} left'
         )
         publish(task, shared)
-
-    settings = list(first.values())
-    space = search_space(settings, common['class_counts'])
-    shared.optimize(
-        trials,
-        settings,
-        seed,
-        space,
-        partial(run_trial, task),
-        show_trial,
-    )
     report = publish(task, shared)
     show(summary(task, shared.trials))
     show(f'The report is {report}')
@@ -109,11 +94,9 @@ def own_loss(cfg: Config) -> dict[str, Any]:
     return {k: v for k, v in loss.items() if k != 'loss_weight'}
 
 
-def run_trial(
-    task: Task, trial: Trial, setting: Setting, folder: Path
-) -> float:
+def run_trial(task: Task, trial: Trial, folder: Path) -> float:
     """Train, and return the mIoU on the whole validation split in percent."""
-    cfg = trial_config(task, setting, folder)
+    cfg = trial_config(task, trial.params, folder)
 
     def prune(iteration: int, figures: dict[str, float]) -> None:
         trial.report(figures['val_mIoU'], iteration)
@@ -132,13 +115,13 @@ def run_trial(
         torch.cuda.empty_cache()
 
 
-def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
+def trial_config(task: Task, setting: dict[str, Any], folder: Path) -> Config:
     """A run of a comparison, but tested on the validation split."""
     base = copy.deepcopy(task.cfg)
     base.test_dataloader = base.val_dataloader
     base.test_cfg = base.get('test_cfg') or ConfigDict(type='TestLoop')
-    loss, counts = loss_with(task.loss, setting), task.common['class_counts']
-    cfg = run_config(base, loss, task.seed, folder, task.init, counts)
+    loss, counts = task.space.loss(setting), task.common['class_counts']
+    cfg = run_config(base, loss, task.space.seed, folder, task.init, counts)
     add_hook(
         cfg,
         'CurvesHook',
@@ -151,17 +134,6 @@ def trial_config(task: Task, setting: Setting, folder: Path) -> Config:
     # mmengine keeps loggers and message hubs by this name.
     cfg.experiment_name = f'trial-{folder.name}'
     return cfg
-
-
-def check_inheritable(cfg: Config) -> None:
-    """Whether a config file can have this one as its base."""
-    heads = heads_of_config(cfg.model).values()
-    if not all(isinstance(head.type, str) for head in heads):
-        raise SettingError(
-            f'{cfg.filename} imports its classes, so no other config file '
-            'can inherit it: write it out as one with '
-            'mmengine.Config.fromfile(CONFIG).dump(FILE) and tune that.'
-        )
 
 
 def best_config_text(
@@ -178,17 +150,18 @@ def best_config_text(
 def publish(task: Task, shared: SharedStudy) -> Path:
     """Write the best config and the report; keep one trial's checkpoints."""
     with shared.lock:
-        best, trials = shared.best, shared.trials
-        for place, trial in enumerate(trials):
-            if trial.state.is_finished() and place != best:
-                for file in shared.folder(place).glob('*.pth'):
+        trials = shared.trials
+        best = best_of(trials)
+        for trial in trials:
+            if trial.state.is_finished() and trial != best:
+                for file in shared.folder(trial.number).glob('*.pth'):
                     file.unlink()
-        if best is not None:
+        if best:
             remark = (
-                f'Trial {best} of {len(shared.finished)}: validation mIoU '
-                f'{trials[best].value:.2f}.'
+                f'Trial {best.number} of {count_finished(trials)}: validation '
+                f'mIoU {best.value:.2f}.'
             )
-            loss = loss_with(task.loss, trials[best].params)
+            loss = task.space.loss(best.params)
             text = best_config_text(task.cfg, loss, shared.out, remark)
             atomic_write_text(shared.out / BEST_CONFIG, text)
         return write_report(task, shared)

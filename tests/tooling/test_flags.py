@@ -41,16 +41,11 @@ def test_predictions_are_kept_by_the_metric_that_can():
     flags.keep_predictions(cfg, 'out')
     assert cfg.test_evaluator[0].output_dir == 'out'
     assert 'output_dir' not in cfg.test_evaluator[1]
-
-
-def test_upstreams_cityscapes_metric_must_not_remove_the_folder():
-    cfg = Config({'test_evaluator': {'type': 'CityscapesMetric'}})
+    # Which would otherwise remove the folder.
+    cfg = make_cfg(test_evaluator={'type': 'CityscapesMetric'})
     flags.keep_predictions(cfg, 'out')
     assert cfg.test_evaluator.keep_results
-
-
-def test_no_metric_that_writes():
-    cfg = Config({'test_evaluator': {'type': 'MarginBoundMetric'}})
+    cfg = make_cfg(test_evaluator={'type': 'MarginBoundMetric'})
     with pytest.raises(ValueError, match='no metric in test_evaluator writes'):
         flags.keep_predictions(cfg, 'out')
 

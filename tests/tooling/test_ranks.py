@@ -11,7 +11,7 @@ from mmengine.hooks import Hook
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import HOOKS, TRANSFORMS
 
-from mmseg_margin.tooling.ranks import VARIABLES, init_distributed
+from mmseg_margin.tooling.ranks import VARIABLES, join_ranks
 from tests.commands import free_port, load_tool
 from tests.processes import fork, run_tool, wait_for
 from tests.small_training import PLAIN, add_validation, training_config
@@ -164,4 +164,4 @@ def test_missing_variables_of_the_launcher(
     for name in variables:
         monkeypatch.setenv(name, '0')
     with pytest.raises(ValueError, match=said):
-        init_distributed(Config({'launcher': launcher}))
+        join_ranks(Config({'launcher': launcher}))

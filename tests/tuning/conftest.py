@@ -6,14 +6,13 @@ import pytest
 from mmengine.config import Config
 from optuna.trial import TrialState, create_trial
 
-from mmseg_margin.tuning.search_space import first_settings, search_space
+from mmseg_margin.tuning.search_space import SearchSpace
 from tests.small_training import write_config
 
 ITERATIONS = 4
 COUNTS = [900, 100]
 MARGIN = {'type': 'MarginCalibrationLoss'}
-FIRST = first_settings(MARGIN, COUNTS)
-SPACE = search_space([*FIRST.values()], COUNTS)
+SPACE = SearchSpace(MARGIN, COUNTS)
 
 
 def add_trial(shared, setting, value, state=TrialState.COMPLETE, points=None):
@@ -21,7 +20,7 @@ def add_trial(shared, setting, value, state=TrialState.COMPLETE, points=None):
         state=state,
         value=value,
         params=setting,
-        distributions={name: SPACE[name] for name in setting},
+        distributions={name: SPACE.distributions[name] for name in setting},
         intermediate_values=points,
     )
     shared.study.add_trial(trial)

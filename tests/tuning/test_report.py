@@ -6,10 +6,11 @@ import pytest
 from optuna.trial import TrialState
 
 from mmseg_margin.tuning.report import Task, write_report
+from mmseg_margin.tuning.search_space import SearchSpace
 from mmseg_margin.tuning.study import SharedStudy
-from tests.tuning.conftest import FIRST, MARGIN, add_trial
+from tests.tuning.conftest import COUNTS, MARGIN, SPACE, add_trial
 
-JACCARD, AUTHORS, PAPER = FIRST.values()
+JACCARD, AUTHORS, PAPER = SPACE.first.values()
 SAME_SPLIT = '> The config tests on its validation images.'
 
 
@@ -22,8 +23,8 @@ def task(cfg):
         versions={'torch': '9.9'},
         command='tune.py small.py --trials 9',
     )
-    loss = {**MARGIN, 'backend': 'eager'}
-    return Task(cfg, loss, common, 0, 'start.pth', FIRST)
+    space = SearchSpace({**MARGIN, 'backend': 'eager'}, COUNTS)
+    return Task(cfg, common, space)
 
 
 @pytest.fixture
@@ -35,11 +36,15 @@ def markdown(page):
     return page.with_name('report.md').read_text()
 
 
-def test_a_search_without_a_trial(task, shared):
+def test_searches_that_have_just_begun(task, shared):
     task.cfg.test_dataloader = task.cfg.val_dataloader
     text = markdown(write_report(task, shared))
     assert 'No training has been finished yet' in text
     assert SAME_SPLIT in text
+    add_trial(shared, PAPER, 40.0)
+    text = markdown(write_report(task, shared))
+    assert 'too few trials' in text
+    assert 'importance.png' not in text
 
 
 def test_a_whole_search(task, shared):
@@ -60,8 +65,10 @@ def test_a_whole_search(task, shared):
     assert 'tune.py small.py --trials 9' in text
     assert 'tuned=margin:backend=eager,pos_weight=1.0,' in text
     dashes = '\u2013 | ' * 5
-    assert f'| 0 | jaccard | 1 | 2 | None | {dashes}50.25 |' in text
-    assert re.search(r'^\| 1 \| margin .*\| failed \|$', text, re.MULTILINE)
+    for name in ('0', 'jaccard'):
+        row = f'| {name} | jaccard | 1 | 2 | None | {dashes}50.25 | +1.75 |'
+        assert row in text
+    assert re.search(r'\| 1 \| margin .*\| failed \| \u2013 \|', text)
     assert '| torch | 9.9 |' in text
     assert SAME_SPLIT not in text
     for name in ('history', 'slices', 'importance'):
@@ -71,10 +78,3 @@ def test_a_whole_search(task, shared):
     html = page.read_text()
     assert html.count('data:image/png;base64,') == 3
     assert '52.00' in html
-
-
-def test_few_trials_have_no_importance(task, shared):
-    add_trial(shared, PAPER, 40.0)
-    text = markdown(write_report(task, shared))
-    assert 'too few trials' in text
-    assert 'importance.png' not in text

@@ -9,13 +9,12 @@ from mmseg_margin.tuning.search_space import (
     CLASSES,
     LARGEST_OFFSET,
     PARAMETERS,
-    first_settings,
-    loss_with,
-    search_space,
+    SearchSpace,
     setting_of,
-    suggest,
 )
-from tests.tuning.conftest import COUNTS, FIRST, MARGIN, SPACE
+from tests.tuning.conftest import COUNTS, MARGIN, SPACE
+
+JACCARD = {'type': 'JaccardLoss'}
 
 
 def test_a_setting_has_the_defaults_of_the_loss():
@@ -34,8 +33,7 @@ def test_a_setting_has_the_defaults_of_the_loss():
     assert own['upsilon'] == 0.5
     without = setting_of({**MARGIN, 'tau': 0}, COUNTS)
     assert without['largest_offset'] == LARGEST_OFFSET[0]
-    jaccard = setting_of({'type': 'JaccardLoss', 'ce_ramp': 1.0}, COUNTS)
-    assert jaccard == {
+    assert setting_of({**JACCARD, 'ce_ramp': 1.0}, COUNTS) == {
         'objective': 'jaccard',
         'ce_weight': 1.0,
         'ce_ramp': 1.0,
@@ -44,32 +42,22 @@ def test_a_setting_has_the_defaults_of_the_loss():
 
 
 def test_the_most_valuable_settings_come_first():
-    assert [*FIRST] == ['jaccard', 'margin-authors', 'margin']
-    own = first_settings({**MARGIN, 'tau': 1}, COUNTS)
-    assert [*own][3:] == ["the config's own"]
-
-
-@pytest.mark.parametrize('name', FIRST)
-def test_the_first_settings_are_the_named_objectives(name):
     """Nothing of a preset is lost, class_mean of the authors included."""
-    (named,) = map(expand_preset, parse_objective(name))
-    tried = loss_with(MARGIN, FIRST[name])
-    assert (
-        tried.items()
-        >= {
-            key: value for key, value in named.items() if key != 'preset'
-        }.items()
-    )
-    if name == 'margin-authors':
-        assert tried['class_mean'] is True
+    assert [*SPACE.first] == ['jaccard', 'margin-authors', 'margin']
+    for name, setting in SPACE.first.items():
+        (named,) = map(expand_preset, parse_objective(name))
+        named.pop('preset', None)
+        assert SPACE.loss(setting).items() >= named.items()
+    assert SPACE.first['margin-authors']['class_mean'] is True
 
 
-def test_the_space_is_widened_to_the_first_settings():
+def test_a_setting_of_the_config_extends_the_search():
     own = {**MARGIN, 'pos_weight': 3.0, 'largest_offset': 50.0}
-    settings = first_settings(own, COUNTS).values()
-    space = search_space([*settings], COUNTS)
-    assert space['pos_weight'].choices == (1.0, 'num_classes', 3.0)
-    offsets = space['largest_offset']
+    space = SearchSpace(own, COUNTS)
+    assert [*space.first][3:] == ["the config's own"]
+    choices = space.distributions['pos_weight'].choices
+    assert choices == (1.0, 'num_classes', 3.0)
+    offsets = space.distributions['largest_offset']
     assert offsets.low == LARGEST_OFFSET[0]
     assert offsets.high == pytest.approx(50.0)
 
@@ -78,32 +66,31 @@ def test_only_parameters_of_a_loss_are_tried():
     """And the loss accepts every setting that is tried."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    own = {**MARGIN, 'tau': 3.0, 'backend': 'eager', 'class_counts': COUNTS}
+    space = SearchSpace(own, COUNTS)
     objectives = set()
     for _ in range(30):
-        setting = suggest(study.ask(), SPACE)
+        setting = space.suggest(study.ask())
         objective = setting['objective']
         objectives.add(objective)
         assert [*setting] == ['objective', *PARAMETERS[objective]]
-        own = {**MARGIN, 'tau': 3.0, 'backend': 'eager', 'class_counts': [1]}
-        loss = loss_with(own, setting)
+        loss = space.loss(setting)
         assert loss['type'] == CLASSES[objective]
         assert loss['backend'] == 'eager'
         assert 'tau' not in loss
         assert ('class_counts' in loss) == (objective == 'margin')
-        loss.pop('class_counts', None)
         built = build_loss(loss)
         if objective == 'margin':
-            built.set_class_counts(COUNTS)
             largest = setting['largest_offset']
             assert built.rho_0k.max() == pytest.approx(largest)
     assert objectives == {*PARAMETERS}
 
 
 def test_absent_classes_matter_only_to_a_margin_loss_of_the_config():
-    settings = first_settings({'type': 'JaccardLoss'}, [900, 100, 0])
-    assert settings['margin']['largest_offset'] == pytest.approx(3.0)
-    loss = loss_with({'type': 'JaccardLoss'}, settings['margin'])
-    assert loss['absent_class'] == 'zero'
+    space = SearchSpace(JACCARD, [900, 100, 0])
+    setting = space.first['margin']
+    assert setting['largest_offset'] == pytest.approx(3.0)
+    assert space.loss(setting)['absent_class'] == 'zero'
 
 
 @pytest.mark.parametrize(
@@ -116,4 +103,4 @@ def test_absent_classes_matter_only_to_a_margin_loss_of_the_config():
 )
 def test_a_loss_that_cannot_be_tuned(settings, counts, said):
     with pytest.raises(ValueError, match=said):
-        first_settings({**MARGIN, **settings}, counts)
+        SearchSpace({**MARGIN, **settings}, counts)

@@ -10,9 +10,9 @@ from collections import Counter
 import pytest
 from optuna.trial import TrialState
 
-from mmseg_margin.tuning.study import SharedStudy
+from mmseg_margin.tuning.study import SharedStudy, best_of, count_finished
 from tests.processes import fork, wait_for
-from tests.tuning.conftest import FIRST, SPACE
+from tests.tuning.conftest import SPACE
 
 IDENTITY = {'config': 'a', 'seed': 0}
 
@@ -21,19 +21,13 @@ def work(out, total, seconds=0.0, value=lambda number: number):
     """Note every trial that was begun and every one that was finished."""
     shared = SharedStudy(out, IDENTITY, 100)
 
-    def run(trial, setting, folder):
+    def run(trial, folder):
         note(out, 'begun', folder.name)
         time.sleep(seconds)
-        return value(int(folder.name))
+        return value(trial.number)
 
-    shared.optimize(
-        total,
-        [*FIRST.values()],
-        0,
-        SPACE,
-        run,
-        lambda place: note(out, 'finished', place),
-    )
+    for trial in shared.optimize(total, SPACE, run):
+        note(out, 'finished', trial.number)
     return shared
 
 
@@ -52,10 +46,9 @@ def test_processes_share_the_trials(tmp_path):
     assert wait_for(processes, 600) == [0, 0, 0]
     shared = SharedStudy(out, IDENTITY, 100)
     assert [t.value for t in shared.trials] == [*range(12)]
-    assert [t.params for t in shared.trials[:3]] == [*FIRST.values()]
-    assert len(shared.finished) == 12
+    assert [t.params for t in shared.trials[:3]] == [*SPACE.first.values()]
     assert set(Counter(noted(out, 'begun')).values()) == {1}
-    assert shared.best == 11
+    assert best_of(shared.trials).number == 11
 
 
 def test_killed_processes_leave_no_gap(tmp_path):
@@ -90,25 +83,19 @@ def test_whoever_waits_takes_over_from_the_dead(tmp_path):
 
 
 def test_an_error_ends_the_process_and_not_the_trial(tmp_path):
+    """More trials can be added; one without a number has failed."""
+
     def fail(number):
         raise OSError('disk full')
 
     with pytest.raises(OSError, match='disk full'):
         work(tmp_path, 2, value=fail)
-    shared = work(tmp_path, 2)
-    assert [t.value for t in shared.trials] == [0, 1]
-
-
-def test_a_trial_without_a_number_has_failed(tmp_path):
-    shared = work(tmp_path, 2, value=lambda number: math.nan)
-    assert [t.state for t in shared.trials] == [TrialState.FAIL] * 2
-    assert shared.best is None
-
-
-def test_more_trials_are_added(tmp_path):
     for total, expected in ((2, 2), (4, 4), (3, 4)):
-        assert len(work(tmp_path, total).finished) == expected
+        shared = work(tmp_path, total, value=lambda number: math.nan)
+        assert count_finished(shared.trials) == expected
     assert noted(tmp_path, 'finished') == [0, 1, 2, 3]
+    assert {trial.state for trial in shared.trials} == {TrialState.FAIL}
+    assert best_of(shared.trials) is None
 
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path):
