@@ -55,7 +55,7 @@ test: lint
 # The long version of what make test does for a minute: hostile files, full
 # disks, and kills at random moments. It says at the end what was tried.
 TORTURE := tests/torture tests/stats/test_cache.py tests/tooling/test_cli.py \
-  tests/tooling/test_resume.py tests/tooling/test_submission_folder.py
+  tests/tooling/test_resume.py tests/tooling/test_submission.py
 
 torture: $(STAMP)
 	MMSEG_MARGIN_FUZZ=10000 MMSEG_MARGIN_FUZZ_STATISTICS=1000 \

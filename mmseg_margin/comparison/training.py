@@ -36,9 +36,9 @@ from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
+from mmseg_margin.heads import bare_model
 from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.offsets.network import bare_model
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
@@ -126,7 +126,9 @@ class CurvesHook(Hook):
             if key.rpartition('.')[2] in PARTS
         }
         for split, images in self.chosen.items():
-            for name, value in measure(bare_model(runner), images).items():
+            for name, value in measure(
+                bare_model(runner.model), images
+            ).items():
                 figures[f'{split}_{name}'] = value
         for name, value in figures.items():
             points = self.curves.setdefault(name, [])

@@ -16,11 +16,10 @@ from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.logging import MMLogger
-from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import nn
 
-from mmseg_margin.heads import heads_of_model
+from mmseg_margin.heads import bare_model, heads_of_model
 from mmseg_margin.losses import JaccardLoss
 
 OURS = 'mmseg_margin'
@@ -200,8 +199,7 @@ class ProgressHook(Hook):
 
 def _describe(runner: Runner) -> str:
     """For example ``ResNetV1c + FCNHead (1.2 million parameters, ...)``."""
-    model = runner.model
-    model = model.module if is_model_wrapper(model) else model
+    model = bare_model(runner.model)
     backbone = getattr(model, 'backbone', model)
     parts = _kinds([backbone, *heads_of_model(model).values()])
     parameters = list(model.parameters())
