@@ -5,21 +5,19 @@ import torch
 
 from mmseg_margin.functional import (
     MarginObjective,
+    backend,
     choose_backend,
     margin_loss,
 )
-from tests.commands import run_python
+from tests.commands import output_of_python
 
-CPU = torch.device('cpu')
+CPU, GPU = torch.device('cpu'), torch.device('cuda')
 WITHOUT_COMPILER = """
-import torch
-from mmseg_margin.functional import choose_backend
-print(choose_backend(torch.device('cpu')))
-"""
-FAILING_COMPILER = """
-import logging, torch
+import logging, os, torch
+from mmseg_margin.functional import choose_backend, margin_loss
 logging.basicConfig()
-from mmseg_margin.functional import margin_loss
+print('without a compiler:', choose_backend(torch.device('cpu')))
+os.environ['CXX'] = '/bin/false'
 scores = torch.randn(1, 3, 4, 4, requires_grad=True)
 for _ in range(2):
     loss = margin_loss(
@@ -57,25 +55,27 @@ def compiled(monkeypatch):
     return functions
 
 
-def test_what_is_asked_for_is_used_and_small_batches_do_not_compile():
+@pytest.mark.parametrize('has_triton', [False, True])
+def test_what_is_asked_for_is_used(monkeypatch, has_triton):
+    """And small batches do not compile."""
+    monkeypatch.setattr(backend, '_has_triton', lambda: has_triton)
     assert choose_backend(CPU, 'eager') == 'eager'
     assert choose_backend(CPU, 'compiled') == 'compiled'
     assert choose_backend(CPU, 'auto', scores=4 * 5 * 128 * 128) == 'eager'
-    with pytest.raises(ValueError, match='backend'):
+    assert (choose_backend(GPU) == 'triton') == has_triton
+    with pytest.raises(ValueError, match="backend='fast'"):
         choose_backend(CPU, 'fast')
+    if not has_triton:
+        with pytest.raises(ImportError, match='needs the package triton'):
+            choose_backend(CPU, 'triton')
 
 
-def test_without_a_compiler_it_is_eager(tmp_path):
-    """In a new process, because the answer is cached."""
-    nowhere = dict(PATH='', CXX='')
-    code, said = run_python(tmp_path, '-c', WITHOUT_COMPILER, **nowhere)
-    assert (code, said.split()[-1]) == (0, 'eager')
-
-
-def test_a_broken_compiler_falls_back_and_says_so_once(tmp_path):
-    broken = dict(CXX='/bin/false', TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
-    code, said = run_python(tmp_path, '-c', FAILING_COMPILER, **broken)
-    assert code == 0, said
+def test_no_compiler_and_a_broken_one(tmp_path):
+    """In a new process, because the answer is cached; reported once."""
+    cache = str(tmp_path / 'cache')
+    environment = dict(PATH='', CXX='', TORCHINDUCTOR_CACHE_DIR=cache)
+    said = output_of_python(tmp_path, '-c', WITHOUT_COMPILER, **environment)
+    assert 'without a compiler: eager' in said
     assert said.count('runs eagerly') == 1
 
 

@@ -34,9 +34,6 @@ def test_a_bad_value_is_named(group, name, value):
     with pytest.raises(SettingError) as error:
         group(**{name: value})
     assert str(error.value).startswith(f'{name}={value!r} must be ')
-
-
-def test_tau_and_largest_offset_are_not_both_taken():
     with pytest.raises(SettingError, match=r'tau=10 and largest_offset=0\.4'):
         OffsetSettings(tau=10, largest_offset=0.4)
 
