@@ -32,7 +32,7 @@ def train(root, tmp_path, labels_read):
 
 
 def test_any_number_of_ranks_counts_the_same(train, tmp_path, counts):
-    tables = set()
+    tables = []
     for size in (1, 3):
         found, files_read = zip(*train(size), strict=True)
         assert found == (counts,) * size
@@ -40,8 +40,9 @@ def test_any_number_of_ranks_counts_the_same(train, tmp_path, counts):
         assert max(files_read) - min(files_read) <= 1
         logs = (tmp_path / str(size)).rglob('*.log')
         text = ''.join(path.read_text() for path in logs)
-        tables.update(re.findall(r'(?s)\+-+\+.*?rho_0k.*?(?=\n[^+|])', text))
-    assert len(tables) == 1
+        tables.extend(re.findall(r'(?s)\+-+\+.*?rho_0k.*?(?=\n[^+|])', text))
+    assert len(tables) == 2  # one of each training, and they are the same
+    assert tables[0] == tables[1]
 
 
 def test_bad_labels_stop_all_ranks_with_the_same_report(root, train, tmp_path):

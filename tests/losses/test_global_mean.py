@@ -42,14 +42,13 @@ def uneven(tmp_path):
     return root
 
 
-def train_rank(root, work_dir, loss):
+def train_rank(root, work_dir):
     """Train on a part of batches of four."""
     hook = LossesHook()
-    config = training_config(
-        *(root, work_dir, 6),
-        batch_size=4 // distributed.get_world_size(),
-        loss=loss,
-    )
+    loss = {'type': 'JaccardLoss', 'ce_ramp': 1}
+    config = training_config(root, work_dir, 6, loss=loss)
+    size = 4 // distributed.get_world_size()
+    config.train_dataloader.batch_size = size
     config.model.decode_head.dropout_ratio = 0
     sgd = {'type': 'SGD', 'lr': 0.05, 'momentum': 0.9}
     config.optim_wrapper.optimizer = sgd
@@ -59,19 +58,12 @@ def train_rank(root, work_dir, loss):
     return weights, torch.tensor(hook.losses), hook.buffers
 
 
-@pytest.mark.parametrize(
-    'settings',
-    [
-        {'type': 'JaccardLoss', 'ce_ramp': 1},
-        {'global_mean': True, 'class_weight': [0.5, 1.0, 2.0, 4.0]},
-    ],
-    ids=['jaccard', 'class_weight'],
-)
-def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, settings):
+def test_any_number_of_ranks_trains_the_same(uneven, tmp_path):
+    """With the Jaccard loss, whose histograms are those of all ranks."""
     (whole,), ranks = (
         run_ranks(
             *(size, train_rank, tmp_path / f'ranks{size}'),
-            *(uneven, tmp_path / str(size), settings),
+            *(uneven, tmp_path / str(size)),
         )
         for size in (1, 4)
     )

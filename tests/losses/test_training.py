@@ -18,14 +18,10 @@ LOSSES = {
 
 
 def network():
-    layers, width = [], 3
+    layers = []
     for dilation in (1, 1, 2, 4, 8, 1):
-        layers += [
-            nn.Conv2d(width, 16, 3, padding=dilation, dilation=dilation),
-            nn.BatchNorm2d(16),
-            nn.ReLU(),
-        ]
-        width = 16
+        layers.append(nn.LazyConv2d(16, 3, padding='same', dilation=dilation))
+        layers += [nn.BatchNorm2d(16), nn.ReLU()]
     return nn.Sequential(*layers, nn.Conv2d(16, K, 1))
 
 

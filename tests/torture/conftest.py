@@ -22,16 +22,10 @@ def _as_in_a_training() -> None:
 
 @pytest.fixture(autouse=True)
 def _ends_in_time() -> Iterator[None]:
-    """A test that hangs fails, wherever it hangs."""
-
-    def stop(*_) -> None:
-        raise TimeoutError(f'no end after {LONGEST_TEST} seconds')
-
-    before = signal.signal(signal.SIGALRM, stop)
+    """A test that hangs is killed, wherever it hangs."""
     signal.alarm(LONGEST_TEST)
     yield
     signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
