@@ -62,6 +62,17 @@ def test_ties_share_evenly(backend, scores, label):
     torch.testing.assert_close(result, expected)
 
 
+def test_a_wrong_top_class_is_pushed_as_documented():
+    """Near uniform scores its gradient is (3 + w - K) / 2."""
+    K = 8
+    scores = torch.full((1, K), 0.0, dtype=torch.float64)
+    scores[0, 3] = 1e-9
+    batch = scores, torch.tensor([0]), 0, 0
+    for w, expected in ((1.0, (4 - K) / 2), (float(K), 1.5)):
+        _, gradient = value_and_gradient(eager, *batch, pos_weight=w)
+        assert gradient[0, 3] == pytest.approx(expected, abs=1e-6)
+
+
 def test_offsets_must_fit_the_classes_and_the_scores():
     scores, labels = torch.zeros(2, 3, 4), torch.zeros(2, 4).long()
     with pytest.raises(ValueError, match='rho_0k has 2 numbers and the score'):

@@ -15,6 +15,15 @@ from mmseg_margin.functional import (
     tau_of_largest_offset,
 )
 
+# Public counts of Cityscapes train, 2975 fine images, in train-id order.
+CITYSCAPES = np.fromstring(
+    '2036416525 336090793 1260636120 36199498 48454166 67789506 11477088 '
+    '30448193 879783988 63949536 221979646 67326424 7463162 386328286 '
+    '14772328 12990290 12863955 5449152 22861233',
+    sep=' ',
+)
+ROAD, MOTORCYCLE = 0, 17
+
 counts = st.lists(st.integers(1, 10**9), min_size=2, max_size=30)
 
 
@@ -36,6 +45,16 @@ def test_offsets_equal_the_papers_loop(pixels, tau, upsilon):
     np.testing.assert_allclose(
         margin_offsets(pixels, tau, upsilon), expected, rtol=1e-12
     )
+
+
+def test_documented_offsets_of_cityscapes():
+    rho_0k, rho_k0 = margin_offsets(CITYSCAPES)
+    assert (rho_0k.argmin(), rho_0k.argmax()) == (ROAD, MOTORCYCLE)
+    assert rho_0k.min() == pytest.approx(2.8997e-4, rel=1e-4)
+    assert rho_0k.max() == pytest.approx(0.136319, rel=1e-5)
+    assert rho_k0.max() == pytest.approx(1.38363e-9, rel=1e-5)
+    twice = margin_offsets(2 * CITYSCAPES).rho_0k
+    np.testing.assert_allclose(twice, rho_0k / math.sqrt(2))
 
 
 @given(counts, st.floats(0.01, 10))

@@ -42,10 +42,9 @@ def uneven(tmp_path):
     return root
 
 
-def train_rank(root, work_dir):
+def train_rank(root, work_dir, loss):
     """Train on a part of batches of four."""
     hook = LossesHook()
-    loss = {'type': 'JaccardLoss', 'ce_ramp': 1}
     config = training_config(root, work_dir, 6, loss=loss)
     size = 4 // distributed.get_world_size()
     config.train_dataloader.batch_size = size
@@ -58,12 +57,19 @@ def train_rank(root, work_dir):
     return weights, torch.tensor(hook.losses), hook.buffers
 
 
-def test_any_number_of_ranks_trains_the_same(uneven, tmp_path):
-    """With the Jaccard loss, whose histograms are those of all ranks."""
+@pytest.mark.parametrize(
+    'loss',
+    [
+        {'type': 'JaccardLoss', 'ce_ramp': 1},
+        {'global_mean': True, 'class_weight': [0.5, 1.0, 2.0, 4.0]},
+    ],
+    ids=['jaccard', 'class_weight'],
+)
+def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, loss):
     (whole,), ranks = (
         run_ranks(
             *(size, train_rank, tmp_path / f'ranks{size}'),
-            *(uneven, tmp_path / str(size)),
+            *(uneven, tmp_path / str(size), loss),
         )
         for size in (1, 4)
     )
