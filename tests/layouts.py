@@ -134,16 +134,11 @@ def make_cityscapes(
     if coarse:
         kinds['gtCoarse'] = ('train_extra',)
     frame = '{split}/{city}/{city}_{i:06d}_000019'
+    image, values = f'leftImg8bit/{frame}_leftImg8bit.png', [*range(19), VOID]
+    write = partial(write_pairs, root, n, size, image=image, values=values)
     for kind, splits in kinds.items():
-        write_pairs(
-            root,
-            n,
-            size,
-            image=f'leftImg8bit/{frame}_leftImg8bit.png',
-            label=f'{kind}/{frame}_{kind}_labelTrainIds.png',
-            splits=splits,
-            values=[*range(19), VOID],
-        )
+        label = f'{kind}/{frame}_{kind}_labelTrainIds.png'
+        write(label=label, splits=splits)
     return root
 
 
@@ -154,17 +149,11 @@ def make_voc2012(root: Path, n: int = 2, size: Size = (64, 32)) -> Path:
         'val': ('2009', 'SegmentationClass', True),
         'aug': ('2008', 'SegmentationClassAug', False),
     }
+    write = partial(write_pairs, root, n, size, values=[*range(21), VOID])
     for split, (year, annotation, palette) in splits.items():
-        write_pairs(
-            root,
-            n,
-            size,
-            image=f'JPEGImages/{year}_{{i:06d}}.jpg',
-            label=f'{annotation}/{year}_{{i:06d}}.png',
-            splits=(split,),
-            values=[*range(21), VOID],
-            palette=palette,
-        )
+        image = f'JPEGImages/{year}_{{i:06d}}.jpg'
+        label = f'{annotation}/{year}_{{i:06d}}.png'
+        write(image=image, label=label, splits=(split,), palette=palette)
         listing = root / f'ImageSets/Segmentation/{split}.txt'
         listing.parent.mkdir(parents=True, exist_ok=True)
         names = (f'{year}_{i:06d}\n' for i in range(n))

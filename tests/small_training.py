@@ -128,12 +128,19 @@ def add_validation(config: Config, interval: int) -> None:
     """Validate on the training images, every ``interval`` iterations."""
     config.val_cfg = {'type': 'ValLoop'}
     config.val_evaluator = {'type': 'IoUMetric'}
-    config.val_dataloader = {
-        'batch_size': 1,
-        'sampler': {'type': 'DefaultSampler', 'shuffle': True},
-        'dataset': dict(config.train_dataloader.dataset, pipeline=list(PLAIN)),
-    }
+    config.val_dataloader = plain_loader(config, shuffle=True)
     config.train_cfg.val_interval = interval
+
+
+def plain_loader(config: Config, shuffle: bool, **dataset: Any) -> dict:
+    """A loader of the training images, or of other ones, as they are."""
+    dataset = {'pipeline': list(PLAIN), **dataset}
+    return {
+        'batch_size': 1,
+        'num_workers': 0,
+        'sampler': {'type': 'DefaultSampler', 'shuffle': shuffle},
+        'dataset': {**config.train_dataloader.dataset, **dataset},
+    }
 
 
 @METRICS.register_module()
@@ -165,14 +172,10 @@ def write_config(path: Path, test_root: str | None = None, **settings) -> Path:
     config = training_config(root, path.parent, **settings)
     config.test_cfg = {'type': 'TestLoop'}
     config.test_evaluator = {'type': 'IoUMetric'}
-    dataset = dict(config.train_dataloader.dataset, pipeline=list(PLAIN))
-    for split, data_root in (('val', root), ('test', test_root or root)):
-        config[f'{split}_dataloader'] = {
-            'batch_size': 1,
-            'num_workers': 0,
-            'sampler': {'type': 'DefaultSampler', 'shuffle': False},
-            'dataset': {**dataset, 'data_root': str(data_root)},
-        }
+    config.val_dataloader = plain_loader(config, shuffle=False)
+    config.test_dataloader = plain_loader(
+        config, shuffle=False, data_root=str(test_root or root)
+    )
     config.dump(path)
     return path
 

@@ -18,12 +18,9 @@ from mmseg_margin.hooks import ClassStatsHook
 from tests.stats.builders import open_set, write_set
 
 
-def test_names_of_strings_and_classes():
+def test_names_of_strings_and_classes_and_every_dict():
     for kind in ('FCNHead', 'mmseg.FCNHead', FCNHead):
         assert registered_name({'type': kind}) == 'FCNHead'
-
-
-def test_every_dict_is_visited():
     config = ConfigDict(a=[dict(b=({'c': 1},))], d='text')
     assert [*nodes(config)] == [config, config.a[0], {'c': 1}]
 
@@ -40,19 +37,16 @@ def test_data_sets_inside_wrappers(tmp_path):
 
 
 @pytest.mark.parametrize('kind', ['ClassStatsHook', ClassStatsHook])
-def test_a_hook_is_added_once(kind):
+def test_hooks_and_imports_are_added_once(kind):
     cfg = Config({'custom_hooks': [{'type': 'EMAHook'}, {'type': kind}]})
-    add_hook(cfg, 'ClassStatsHook', on_problem='warn')
-    add_hook(cfg, 'ExactResumeHook')
+    cfg.custom_imports = {'imports': 'mmseg'}
+    for _ in range(2):
+        add_hook(cfg, 'ClassStatsHook', on_problem='warn')
+        add_hook(cfg, 'ExactResumeHook')
+        add_import(cfg, 'mmseg_margin')
     names = [registered_name(hook) for hook in cfg.custom_hooks]
     assert names == ['EMAHook', 'ClassStatsHook', 'ExactResumeHook']
     assert cfg.custom_hooks[1].on_problem == 'warn'
-
-
-def test_an_import_is_added_to_existing_ones():
-    cfg = Config({'custom_imports': {'imports': 'mmseg'}})
-    for _ in range(2):
-        add_import(cfg, 'mmseg_margin')
     assert cfg.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
 
 

@@ -20,7 +20,8 @@ FORBIDDEN = {
 # A kernel on an untried GPU, and a transform of the user's, may raise any.
 MAY_CATCH_EVERYTHING = {'triton_check.py', 'samples.py'}
 READS_OR_WRITES_TEXT = ('open', 'read_text', 'write_text')
-
+# Files and folders of a clone that an installed package does not have.
+ONLY_IN_A_CLONE = re.compile(r'\b(configs|docs|tests|tools)/|README|CHANGELOG')
 
 TREES = {path: ast.parse(path.read_text('utf-8')) for path in SOURCES}
 NODES = [(path, node) for path in SOURCES for node in ast.walk(TREES[path])]
@@ -32,11 +33,9 @@ CALLS = [
 
 
 def test_nothing_is_executed():
+    """Torch loads only weights."""
     found = [(place, name) for place, name, _ in CALLS if name in FORBIDDEN]
     assert found == []
-
-
-def test_torch_loads_only_weights():
     loads = [text for _, name, text in CALLS if name == 'torch.load']
     assert loads
     assert [x for x in loads if 'weights_only=True' not in x] == []
@@ -66,10 +65,6 @@ def test_no_error_is_caught_wholesale():
         and not any(isinstance(inner, ast.Raise) for inner in node.body)
     ]
     assert found == []
-
-
-# Files and folders of a clone that an installed package does not have.
-ONLY_IN_A_CLONE = re.compile(r'\b(configs|docs|tests|tools)/|README|CHANGELOG')
 
 
 def texts(path: Path) -> list[str]:

@@ -20,8 +20,9 @@ SIZE = 64
 # LR-ASPP pools over windows of 49 positions at an eighth of the resolution.
 LARGER = {'MobileNetV3': 400}
 SHRINK = 8
-WIDE = ('ResNet', 'ResNetV1c', 'ResNetV1d', 'ResNeSt', 'UNet', 'BEiT', 'MAE')
-WIDE += ('VisionTransformer', 'SwinTransformer', 'SVT')
+RESNETS = ('ResNet', 'ResNetV1c', 'ResNetV1d', 'ResNeSt', 'SEResNeXt')
+WIDE = (*RESNETS, 'UNet', 'BEiT', 'MAE', 'VisionTransformer')
+WIDE += ('SwinTransformer', 'SVT')
 WIDTHS = re.compile('channels|embed_dim')
 
 
@@ -51,26 +52,32 @@ def first_python_block() -> str:
 def small_model(cfg: Config, size: int = SIZE) -> Any:
     """The model of a config, narrow and without pretrained weights."""
     prepare_for_device(cfg)
-    model = cfg.model
-    model.pretrained = None
-    for node in list(nodes(model)):
-        node.pop('init_cfg', None)
+    for node in nodes(cfg.model):
         if 'img_size' in node:
             node['img_size'] = (size, size)
-    backbone = model.backbone
-    if registered_name(backbone) in WIDE:
-        if 'ResNe' in registered_name(backbone):
-            backbone.update(base_channels=64, stem_channels=64)
-        for node in list(nodes(model)):
-            for key in filter(WIDTHS.search, list(node)):
-                node[key] = _narrow(node[key])
-    model.data_preprocessor.size = (size, size)
-    return model
+    narrow(cfg.model)
+    cfg.model.data_preprocessor.size = (size, size)
+    return cfg.model
 
 
-def _narrow(width: Any) -> Any:
+def narrow(model: Any) -> None:
+    """An eighth of the channels and all of the depth, without weights."""
+    model.pretrained = None
+    name, backbone = registered_name(model.backbone), model.backbone
+    if name in RESNETS and 'base_channels' not in backbone:
+        backbone.update(base_channels=64, stem_channels=64)
+        if name == 'SEResNeXt':
+            backbone.groups = 32 // SHRINK
+    is_wide = name in WIDE and backbone.get('base_channels', 64) == 64
+    for node in list(nodes(model)):
+        node.pop('init_cfg', None)
+        for key in filter(WIDTHS.search, list(node) if is_wide else ()):
+            node[key] = _narrow_width(node[key])
+
+
+def _narrow_width(width: Any) -> Any:
     if isinstance(width, (list, tuple)):
-        return type(width)(_narrow(each) for each in width)
+        return type(width)(_narrow_width(each) for each in width)
     wide = isinstance(width, int) and width >= 64
     return width // SHRINK if wide else width
 

@@ -12,6 +12,7 @@ from mmseg_margin.config_tools import nodes
 from mmseg_margin.tooling.flags import without_validation
 from mmseg_margin.tooling.launch import prepare_for_device
 from tests import small_training
+from tests.upstream import SHRINK, narrow
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(
@@ -19,10 +20,7 @@ CONFIGS = sorted(
     for path in (ROOT / 'configs').glob('*/*.py')
     if path.parent.name != '_base_'
 )
-SHRINK = 8
 SMALLEST_SIDE = 32
-# These networks are small enough already.
-SMALL = ('COPLENet', 'EfficientNetLite')
 Sides = int | tuple[int, ...]
 
 
@@ -34,23 +32,6 @@ def smaller(sides: Sides) -> Sides:
     if isinstance(sides, int):
         return max(sides // SHRINK, SMALLEST_SIDE)
     return tuple(max(side // SHRINK, SMALLEST_SIDE) for side in sides)
-
-
-def narrow(model: dict) -> None:
-    """An eighth of the channels and all of the depth, without weights."""
-    backbone = model['backbone']
-    model['pretrained'] = None
-    backbone.pop('init_cfg', None)
-    if 'base_channels' in backbone or backbone['type'] in SMALL:
-        return
-    backbone.update(base_channels=64 // SHRINK, stem_channels=64 // SHRINK)
-    if backbone['type'] == 'SEResNeXt':
-        backbone['groups'] = 32 // SHRINK
-    for name in ('decode_head', 'auxiliary_head'):
-        head = model.get(name) or {}
-        for key in ('in_channels', 'channels', 'c1_in_channels'):
-            if key in head:
-                head[key] //= SHRINK
 
 
 def reduced_config(path: Path, roots: Mapping[str, Path]) -> Config:
@@ -82,13 +63,9 @@ def one_of_each() -> list[Path]:
     chosen = {}
     for path in CONFIGS:
         cfg = read_config(path)
-        dataset = cfg.train_dataloader.dataset
-        network = cfg.model.backbone
-        key = (
-            *(network.type, network.get('depth')),
-            *(dataset.type, cfg.model.decode_head.num_classes),
-        )
-        chosen[key] = path
+        network, head = cfg.model.backbone, cfg.model.decode_head
+        data = cfg.train_dataloader.dataset.type, head.num_classes
+        chosen[network.type, network.get('depth'), data] = path
     return list(chosen.values())
 
 

@@ -34,63 +34,45 @@ def sample(path, prediction) -> dict:
     return {'pred_sem_seg': {'data': data}, 'seg_map_path': str(path)}
 
 
-def predictions(root):
-    """For each label file of val, train ids, two thirds of them correct."""
-    rng = np.random.default_rng(0)
-    for path in sorted(root.glob('gtFine/val/*/*_labelTrainIds.png')):
-        label = np.array(Image.open(path))
-        noise = rng.integers(0, 19, label.shape)
-        wrong = (rng.random(label.shape) < 0.33) | (label == 255)
-        yield path, np.where(wrong, noise, label)
-
-
-def run_command(root, results, export) -> dict:
-    """The JSON that the official command writes."""
-    export.mkdir()
-    output_of_python(
-        export,
-        '-c',
-        COMMAND,
-        CITYSCAPES_DATASET=str(root),
-        CITYSCAPES_RESULTS=str(results),
-        CITYSCAPES_EXPORT_DIR=str(export),
-    )
-    written = export / 'resultPixelLevelSemanticLabeling.json'
-    return json.loads(written.read_text())
-
-
 def test_equal_to_the_official_command(cityscapes, tmp_path):
+    """For predictions of which two thirds are correct."""
     module = 'cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling'
     settings = vars(importlib.import_module(module).args)
     before = dict(settings)
     metric = CityscapesScoresMetric()
-    results = tmp_path / 'results'
-    results.mkdir()
-    for path, prediction in predictions(cityscapes):
-        ids = np.array(LABEL_IDS, np.uint8)[prediction]
-        name = path.name.replace('_gtFine_labelTrainIds', '')
-        Image.fromarray(ids).save(results / name)
+    rng = np.random.default_rng(0)
+    for path in sorted(cityscapes.glob('gtFine/val/*/*_labelTrainIds.png')):
+        label = np.array(Image.open(path))
+        noise = rng.integers(0, 19, label.shape)
+        wrong = (rng.random(label.shape) < 0.33) | (label == 255)
+        prediction = np.where(wrong, noise, label)
         metric.process({}, [sample(path, prediction)])
+        name = path.name.replace('_gtFine_labelTrainIds', '')
+        ids = np.array(LABEL_IDS, np.uint8)[prediction]
+        Image.fromarray(ids).save(tmp_path / name)
     found = metric.evaluate(3)
-    official = run_command(cityscapes, results, tmp_path / 'export')
+    output_of_python(
+        *(tmp_path, '-c', COMMAND),
+        CITYSCAPES_DATASET=str(cityscapes),
+        CITYSCAPES_RESULTS=str(tmp_path),
+        CITYSCAPES_EXPORT_DIR=str(tmp_path),
+    )
+    written = tmp_path / 'resultPixelLevelSemanticLabeling.json'
+    official = json.loads(written.read_text())
     expected = {name: 100 * official[key] for name, key in SCORES.items()}
     assert found == pytest.approx(expected, rel=1e-12)
     assert len(set(found.values())) == 4
     assert settings == before  # those of cityscapesscripts are left alone
 
 
-def test_labels_of_another_data_set_are_named(tmp_path):
+def test_missing_files_and_those_of_another_data_set_are_named(tmp_path):
+    path = tmp_path / 'a_gtFine_labelTrainIds.png'
+    metric = CityscapesScoresMetric()
+    samples = [sample(path, np.zeros((4, 4), int))]
+    with pytest.raises(FileNotFoundError, match='needs a_gtFine_labelIds'):
+        metric.process({}, samples)
     truth = Image.fromarray(np.full((4, 4), 200, np.uint8))
     for kind in ('labelIds', 'instanceIds'):
         truth.save(tmp_path / f'a_gtFine_{kind}.png')
-    path = tmp_path / 'a_gtFine_labelTrainIds.png'
-    metric = CityscapesScoresMetric()
     with pytest.raises(ValueError, match='Label 200 is not an id'):
-        metric.process({}, [sample(path, np.zeros((4, 4), int))])
-
-
-def test_missing_files_get_a_sentence(tmp_path):
-    path = tmp_path / 'a_gtFine_labelTrainIds.png'
-    metric = CityscapesScoresMetric()
-    with pytest.raises(FileNotFoundError, match='needs a_gtFine_labelIds'):
-        metric.process({}, [sample(path, np.zeros((4, 4), int))])
+        metric.process({}, samples)

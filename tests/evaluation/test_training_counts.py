@@ -21,9 +21,7 @@ def count_labels(root: Path) -> np.ndarray:
     return counts[:19]
 
 
-def metrics_config(
-    config: Path, checkpoint: Path | None, tmp_path: Path
-) -> Config:
+def metrics_config(config: Path, checkpoint: Path | None, tmp_path) -> Config:
     cfg = load(config, checkpoint)
     cfg.val_evaluator = {'type': 'TailIoUMetric'}
     cfg.test_evaluator = [cfg.val_evaluator, {'type': 'MarginBoundMetric'}]

@@ -24,20 +24,16 @@ def cfg(config) -> Config:
     return Config.fromfile(config)
 
 
-def build_batch(cfg: Config) -> dict:
-    return pseudo_collate([DATASETS.build(cfg.test_dataloader.dataset)[0]])
-
-
-def build_model(cfg: Config, checkpoint):
+@torch.no_grad()
+def predict(cfg: Config, checkpoint, tta_model=None):
+    """The first image, by the model of the config or by another wrapper."""
     model = MODELS.build(cfg.model)
     weights = torch.load(checkpoint, weights_only=False)['state_dict']
     getattr(model, 'module', model).load_state_dict(weights)
-    return model.eval()
-
-
-def predict(cfg: Config, checkpoint):
-    with torch.no_grad():
-        (sample,) = build_model(cfg, checkpoint).test_step(build_batch(cfg))
+    if tta_model:
+        model = tta_model(module=model.module)
+    batch = [DATASETS.build(cfg.test_dataloader.dataset)[0]]
+    (sample,) = model.eval().test_step(pseudo_collate(batch))
     return sample
 
 
@@ -56,20 +52,17 @@ def test_annotations_leave_plain_and_nested_pipelines(cfg):
     assert 'LoadAnnotations' in str(cfg.tta_pipeline)
 
 
-@pytest.mark.parametrize('mode', ['flip', 'ms-flip'])
 @pytest.mark.parametrize('base', UPSTREAM_WITHOUT_TTA)
-def test_data_sets_whose_base_has_no_views(base, mode):
-    cfg = Config.fromstring(
-        f"_base_ = ['mmseg::_base_/datasets/{base}.py']", '.py'
-    )
-    plain = cfg.test_dataloader.dataset.pipeline
-    load, views = tta_pipeline(plain, mode)
-    assert load == plain[0]
-    resizes, flips, labels, pack = views['transforms']
-    assert len(resizes) == (len(RATIOS) if mode == 'ms-flip' else 1)
-    assert [flip['prob'] for flip in flips] == [0.0, 1.0]
-    assert kinds(labels) == ['LoadAnnotations']
-    assert kinds(pack) == ['PackSegInputs']
+def test_data_sets_whose_base_has_no_views(base):
+    text = f"_base_ = ['mmseg::_base_/datasets/{base}.py']"
+    dataset = Config.fromstring(text, '.py').test_dataloader.dataset
+    for mode, number in (('flip', 1), ('ms-flip', len(RATIOS))):
+        load, views = tta_pipeline(dataset.pipeline, mode)
+        assert load == dataset.pipeline[0]
+        resizes, flips, labels, pack = views['transforms']
+        assert len(resizes) == number
+        assert [flip['prob'] for flip in flips] == [0.0, 1.0]
+        assert kinds([*labels, *pack]) == ['LoadAnnotations', 'PackSegInputs']
 
 
 LOAD, LABELS = {'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'}
@@ -78,25 +71,19 @@ PACK = {'type': 'PackSegInputs'}
 
 
 def test_views_are_multiples_of_the_test_size():
-    plain = [LOAD, RESIZE, PACK]
+    plain = [LOAD, LABELS, RESIZE, PACK]
     before = copy.deepcopy(plain)
-    resizes = tta_pipeline(plain, 'ms-flip')[1]['transforms'][0]
-    assert resizes[0]['scale'] == (1024, 256)
-    assert resizes[2] == RESIZE
+    views = tta_pipeline(plain, 'ms-flip')[1]['transforms']
+    assert views[0][0]['scale'] == (1024, 256)
+    assert views[0][2] == RESIZE
     assert plain == before
+    # Labels that are loaded early are loaded after the flips instead.
+    order = [kinds(group)[0] for group in views]
+    assert order == ['Resize', 'RandomFlip', *kinds([LABELS, PACK])]
     # A pipeline without resizing gets it.
     resizes = tta_pipeline([LOAD, PACK], 'ms-flip')[1]['transforms'][0]
     assert [step['scale_factor'] for step in resizes] == list(RATIOS)
     assert len(tta_pipeline([LOAD, PACK], 'flip')[1]['transforms']) == 2
-
-
-def test_labels_loaded_early_are_loaded_after_the_flips():
-    views = tta_pipeline([LOAD, LABELS, RESIZE, PACK], 'flip')[1]
-    order = [kinds(group)[0] for group in views['transforms']]
-    assert order == ['Resize', 'RandomFlip', *kinds([LABELS, PACK])]
-
-
-def test_unknown_mode():
     with pytest.raises(ValueError, match="tta='rotate' is not one of"):
         tta_pipeline([LOAD, PACK], 'rotate')
 
@@ -104,12 +91,8 @@ def test_unknown_mode():
 @pytest.mark.parametrize('mode', ['flip', 'ms-flip'])
 def test_predicts_as_upstream_does(cfg, checkpoint, mode):
     use_tta(cfg, mode)
-    batch = build_batch(cfg)
-    ours = build_model(cfg, checkpoint)
-    upstream = SegTTAModel(module=ours.module)
-    with torch.no_grad():
-        (found,) = ours.test_step(copy.deepcopy(batch))
-        (expected,) = upstream.test_step(copy.deepcopy(batch))
+    found = predict(cfg, checkpoint)
+    expected = predict(cfg, checkpoint, SegTTAModel)
     prediction = found.pred_sem_seg.data
     assert prediction.equal(expected.pred_sem_seg.data)
     assert len(prediction.unique()) > 3
@@ -145,16 +128,12 @@ def test_a_sigmoid_head_keeps_its_threshold(cfg, tmp_path):
 
 
 def test_a_configs_own_pipeline_and_wrapper_are_kept(cfg):
-    own = cfg.tta_pipeline
-    cfg.tta_model = {'type': 'MyTTAModel'}
-    use_tta(cfg, 'ms-flip')
-    assert cfg.test_dataloader.dataset.pipeline == own
-    assert cfg.model.type == 'MyTTAModel'
-
-
-def test_data_sets_inside_wrappers_get_the_views(cfg):
+    """Also for data sets inside wrappers."""
     leaf = cfg.test_dataloader.dataset
     cfg.test_dataloader.dataset = {'type': 'ConcatDataset', 'datasets': [leaf]}
-    use_tta(cfg, 'flip')
+    cfg.tta_model = {'type': 'MyTTAModel'}
+    use_tta(cfg, 'ms-flip')
     (changed,) = cfg.test_dataloader.dataset.datasets
+    assert changed.pipeline == cfg.tta_pipeline
     assert kinds(changed.pipeline) == ['LoadImageFromFile', 'TestTimeAug']
+    assert cfg.model.type == 'MyTTAModel'

@@ -5,21 +5,19 @@ import torch
 
 from mmseg_margin.functional import (
     MarginObjective,
+    backend,
     choose_backend,
     margin_loss,
 )
-from tests.commands import run_python
+from tests.commands import output_of_python
 
-CPU = torch.device('cpu')
+CPU, GPU = torch.device('cpu'), torch.device('cuda')
 WITHOUT_COMPILER = """
-import torch
-from mmseg_margin.functional import choose_backend
-print(choose_backend(torch.device('cpu')))
-"""
-FAILING_COMPILER = """
-import logging, torch
+import logging, os, torch
+from mmseg_margin.functional import choose_backend, margin_loss
 logging.basicConfig()
-from mmseg_margin.functional import margin_loss
+print('without a compiler:', choose_backend(torch.device('cpu')))
+os.environ['CXX'] = '/bin/false'
 scores = torch.randn(1, 3, 4, 4, requires_grad=True)
 for _ in range(2):
     loss = margin_loss(
@@ -44,59 +42,54 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def compiled(monkeypatch):
-    """The functions that are compiled, which takes no time here."""
-    compile_for_real, functions = torch.compile, []
-
-    def compile_quickly(function, **_):
-        functions.append(function)
-        return compile_for_real(function, backend='eager', dynamic=False)
-
-    monkeypatch.setattr(torch, 'compile', compile_quickly)
-    return functions
-
-
-def test_what_is_asked_for_is_used_and_small_batches_do_not_compile():
+@pytest.mark.parametrize('has_triton', [False, True])
+def test_what_is_asked_for_is_used(monkeypatch, has_triton):
+    """And small batches do not compile."""
+    monkeypatch.setattr(backend, '_has_triton', lambda: has_triton)
     assert choose_backend(CPU, 'eager') == 'eager'
     assert choose_backend(CPU, 'compiled') == 'compiled'
     assert choose_backend(CPU, 'auto', scores=4 * 5 * 128 * 128) == 'eager'
-    with pytest.raises(ValueError, match='backend'):
+    assert (choose_backend(GPU) == 'triton') == has_triton
+    with pytest.raises(ValueError, match="backend='fast'"):
         choose_backend(CPU, 'fast')
+    if not has_triton:
+        with pytest.raises(ImportError, match='needs the package triton'):
+            choose_backend(CPU, 'triton')
 
 
-def test_without_a_compiler_it_is_eager(tmp_path):
-    """In a new process, because the answer is cached."""
-    nowhere = dict(PATH='', CXX='')
-    code, said = run_python(tmp_path, '-c', WITHOUT_COMPILER, **nowhere)
-    assert (code, said.split()[-1]) == (0, 'eager')
-
-
-def test_a_broken_compiler_falls_back_and_says_so_once(tmp_path):
-    broken = dict(CXX='/bin/false', TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
-    code, said = run_python(tmp_path, '-c', FAILING_COMPILER, **broken)
-    assert code == 0, said
+def test_no_compiler_and_a_broken_one(tmp_path):
+    """In a new process, because the answer is cached; reported once."""
+    cache = str(tmp_path / 'cache')
+    environment = dict(PATH='', CXX='', TORCHINDUCTOR_CACHE_DIR=cache)
+    said = output_of_python(tmp_path, '-c', WITHOUT_COMPILER, **environment)
+    assert 'without a compiler: eager' in said
     assert said.count('runs eagerly') == 1
 
 
-def test_many_variants_stay_compiled(compiled):
-    """The compiler gives up after eight variants of one function."""
+@pytest.mark.usefixtures('two_threads')
+def test_which_changes_need_another_kernel(monkeypatch):
+    """Here compiling takes no time."""
+    compile_for_real, compiled = torch.compile, []
+
+    def compile_quickly(function, **_):
+        compiled.append(function)
+        return compile_for_real(function, backend='eager', dynamic=False)
+
+    monkeypatch.setattr(torch, 'compile', compile_quickly)
+    # Settings do, but the compiler gives up after eight variants of one
+    # function.
     before = graphs['unique_graphs']
-    for variant in range(10):
+    for variant in range(9):
         run(log_base=3 + variant / 100)
-    assert len({function.__code__ for function in compiled}) == 10
-    assert graphs['unique_graphs'] - before == 10
-
-
-@pytest.mark.usefixtures('compiled', 'two_threads')
-def test_other_sizes_threads_and_modes_need_no_new_kernel():
-    """The number of pixels stays dynamic, whatever else changes."""
+    assert len({function.__code__ for function in compiled}) == 9
+    assert graphs['unique_graphs'] - before == 9
+    # The number of pixels stays dynamic, whatever else changes: one kernel
+    # each for two numbers of threads, in and out of inference mode.
     before = graphs['unique_graphs']
     for size in range(4, 16):
         torch.set_num_threads(1 + size % 2)
         with torch.inference_mode(size < 6):
             run(5, (size,), log_base=7)
-    # One each for two numbers of threads, in and out of inference mode.
     assert graphs['unique_graphs'] - before <= 4
 
 

@@ -34,9 +34,6 @@ def test_a_bad_value_is_named(group, name, value):
     with pytest.raises(SettingError) as error:
         group(**{name: value})
     assert str(error.value).startswith(f'{name}={value!r} must be ')
-
-
-def test_tau_and_largest_offset_are_not_both_taken():
     with pytest.raises(SettingError, match=r'tau=10 and largest_offset=0\.4'):
         OffsetSettings(tau=10, largest_offset=0.4)
 
@@ -57,17 +54,12 @@ def test_offsets_follow_algorithm_1():
     assert OffsetSettings(upsilon=2).has_default_scale
 
 
-def test_weights_and_logarithm():
+def test_weights_logarithm_and_offsets_beyond_the_scores():
     assert MarginSettings().term_weights(19) == (1.0, 1.0)
     assert MarginSettings().bits == 1.0
-    authors = MarginSettings(
-        pos_weight='num_classes', log_base='e', class_mean=True
-    )
+    authors = MarginSettings('num_classes', 'e', class_mean=True)
     assert authors.term_weights(4) == (1.0, 0.25)
     assert authors.bits == pytest.approx(1 / math.log(2))
-
-
-def test_offsets_beyond_the_scores_are_described():
     assert large_offset_warning([0.1, 30.0]) is None
     text = large_offset_warning([0.1, 512.3, 2.0], ['sky', 'pole', 'car'])
     assert 'class 1 (pole) is 512, far beyond' in text

@@ -1,48 +1,34 @@
 """The Triton kernels compiled ahead of time, and the model of their cost."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.commands import TOOLS, output_of_python
+
 pytest.importorskip('triton', reason='triton is not installed')
 
-ROOT = Path(__file__).resolve().parents[2]
-# One worker, so that the benchmark runs once.
-pytestmark = pytest.mark.xdist_group('triton_compiled')
 SHAPES = ('2x19x512x1024x4', '2x150x512x512x4')
 
 
-@pytest.fixture(scope='module')
-def figures(tmp_path_factory):
+def test_registers_and_modelled_cost(tmp_path):
     """In a process of its own, because this one interprets kernels."""
-    file = tmp_path_factory.mktemp('kernels') / 'figures.json'
-    command = [sys.executable, 'tools/benchmark.py', 'kernels']
-    command += ['--shapes', *SHAPES, '--scales', '4', '--dtypes', 'float32']
-    command += ['--architectures', '80', '--json', str(file)]
-    environment = {**os.environ, 'TRITON_INTERPRET': '0'}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
-    return json.loads(file.read_text('utf-8'))
-
-
-def test_kernels_fit_into_the_registers(figures):
-    kernels = figures['kernels']
-    assert len(kernels) == 7
-    for compiled in kernels.values():
+    arguments = ['--shapes', *SHAPES, '--scales', 4, '--dtypes', 'float32']
+    arguments += ['--architectures', 80, '--json', tmp_path / 'figures.json']
+    tool = TOOLS / 'benchmark.py', 'kernels'
+    output_of_python(TOOLS.parent, *tool, *arguments, TRITON_INTERPRET='0')
+    figures = json.loads((tmp_path / 'figures.json').read_text('utf-8'))
+    assert len(figures['kernels']) == 7
+    for compiled in figures['kernels'].values():
         assert compiled['sm_80']['registers'] <= 128
         assert compiled['sm_80']['spilled'] == 0
-
-
-@pytest.mark.parametrize('shape', SHAPES)
-@pytest.mark.parametrize('loss', ['margin', 'jaccard', 'cross-entropy'])
-def test_modelled_cost(figures, shape, loss):
-    ours = figures['stages'][shape][loss]
-    mmseg = figures['stages'][shape]["mmseg's cross-entropy"]
-    assert ours['launches'] <= (6 if loss == 'jaccard' else 3)
-    assert ours['bytes'] <= 0.15 * mmseg['bytes']
-    assert ours['peak'] <= 0.15 * mmseg['peak']
-    # Scores and labels are read and the gradient is written, at least.
-    assert ours['bytes'] >= 2 * ours['peak']
+    for shape in SHAPES:
+        stages = figures['stages'][shape]
+        mmseg = stages["mmseg's cross-entropy"]
+        for loss in ('margin', 'jaccard', 'cross-entropy'):
+            ours = stages[loss]
+            assert ours['launches'] <= (6 if loss == 'jaccard' else 3)
+            assert ours['bytes'] <= 0.15 * mmseg['bytes']
+            assert ours['peak'] <= 0.15 * mmseg['peak']
+            # Scores and labels are read and the gradient is written, at least.
+            assert ours['bytes'] >= 2 * ours['peak']

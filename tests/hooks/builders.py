@@ -10,7 +10,7 @@ from mmseg.registry import MODELS, TRANSFORMS
 from torch import nn
 
 from mmseg_margin.functional import OffsetSettings
-from tests.small_training import PLAIN, add_validation, training_config
+from tests.small_training import HEAD, PLAIN, add_validation, training_config
 
 COUNTING = {'type': 'CountingLoss'}
 # What a Runner needs besides on a rank without a GPU.
@@ -64,16 +64,7 @@ class Wrapper(nn.Module):
 
 def head(loss: Any, **kwargs: Any) -> dict[str, Any]:
     """A head of one convolution for the four classes of the test set."""
-    return {
-        'type': 'FCNHead',
-        'in_channels': 4,
-        'channels': 4,
-        'num_convs': 0,
-        'concat_input': False,
-        'num_classes': 4,
-        'loss_decode': loss,
-        **kwargs,
-    }
+    return {**HEAD, 'loss_decode': loss, **kwargs}
 
 
 def make_runner(

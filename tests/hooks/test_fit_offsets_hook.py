@@ -7,12 +7,10 @@ import torch
 from mmengine.runner import Runner
 
 from mmseg_margin.errors import SettingError
-from tests.commands import call
+from tests.commands import output_of
 from tests.offsets.builders import BIAS, offsets_config, write_images
 
-
-def hook(**settings):
-    return {'type': 'FitOffsetsHook', 'num_images': 6, **settings}
+HOOK = {'type': 'FitOffsetsHook', 'num_images': 6}
 
 
 @pytest.fixture
@@ -21,11 +19,16 @@ def config(tmp_path):
     return offsets_config(root, tmp_path / 'work_dir', max_iters=4)
 
 
-def test_beside_the_last_checkpoint(config, tmp_path):
-    config.custom_hooks = [hook(force=True)]
+@pytest.mark.parametrize('averaged', [False, True])
+def test_beside_the_last_checkpoint(config, tmp_path, averaged):
+    """With EMAHook a checkpoint holds the average, which is what is fitted."""
+    config.custom_hooks = [{**HOOK, 'force': True}]
+    if averaged:
+        config.custom_hooks.insert(0, {'type': 'EMAHook'})
     model = Runner.from_cfg(config).train()
     folder = tmp_path / 'work_dir'
     assert (folder / 'iter_4_offsets.png').exists()
+    assert (folder / 'last_checkpoint').read_text().endswith('iter_4.pth')
     record = json.loads((folder / 'iter_4_offsets.json').read_text())
     old, new = (
         torch.load(folder / name, weights_only=False)['state_dict']
@@ -35,25 +38,11 @@ def test_beside_the_last_checkpoint(config, tmp_path):
         new[BIAS] - old[BIAS], torch.tensor(record['offsets'])
     )
     # The model of the training is what it was.
-    assert torch.equal(model.state_dict()[BIAS], old[BIAS])
-    assert (folder / 'last_checkpoint').read_text().endswith('iter_4.pth')
-
-
-def test_averaged_weights_are_fitted(config, tmp_path):
-    """With EMAHook a checkpoint holds the average, which is what is tested."""
-    config.custom_hooks = [{'type': 'EMAHook'}, hook(force=True)]
-    runner = Runner.from_cfg(config)
-    model = runner.train()
-    folder = tmp_path / 'work_dir'
-    record = json.loads((folder / 'iter_4_offsets.json').read_text())
-    saved = torch.load(folder / 'iter_4.pth', weights_only=False)
-    assert not torch.equal(model.state_dict()[BIAS], saved['state_dict'][BIAS])
+    assert torch.equal(model.state_dict()[BIAS], old[BIAS]) != averaged
     config.load_from = str(folder / 'iter_4.pth')
     config.experiment_name += '_test'
-    measured = Runner.from_cfg(config).test()
-    assert measured['mIoU'] == pytest.approx(
-        record['before']['mean'], abs=0.01
-    )
+    measured = Runner.from_cfg(config).test()['mIoU']
+    assert measured == pytest.approx(record['before']['mean'], abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +54,7 @@ def test_averaged_weights_are_fitted(config, tmp_path):
     ],
 )
 def test_bad_settings_are_refused_before_the_training(config, settings, said):
-    config.custom_hooks = [hook(**settings)]
+    config.custom_hooks = [HOOK | settings]
     with pytest.raises(SettingError, match=said):
         Runner.from_cfg(config).train()
 
@@ -74,9 +63,8 @@ def test_with_a_flag_of_the_tool(config, tmp_path, capsys):
     path = tmp_path / 'config.py'
     config.log_level = 'INFO'
     config.dump(path)
-    code, said = call(capsys, 'train', path, '--fit-offsets')
-    assert code == 0, said
+    train = 'train', path, '--fit-offsets'
+    said = output_of(capsys, *train)
     assert 'fitted on 16 images of the train split' in said
-    code, said = call(capsys, 'train', path, '--fit-offsets', '--no-validate')
-    assert code == 1
+    said = output_of(capsys, *train, '--no-validate', code=1)
     assert 'has no val_dataloader' in said

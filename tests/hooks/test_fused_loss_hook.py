@@ -2,8 +2,8 @@
 
 import copy
 import pickle
-from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,12 +19,9 @@ from tests.hooks.builders import ON_CPU, head
 from tests.processes import run_ranks
 from tests.small_training import PLAIN, train, training_config
 
-COUNTS = [900, 80, 15, 5]
-MARGIN = {
-    'type': 'MarginCalibrationLoss',
-    'class_counts': COUNTS,
-    'backend': 'eager',
-}
+close = torch.testing.assert_close
+MARGIN = {'type': 'MarginCalibrationLoss', 'class_counts': [900, 80, 15, 5]}
+MARGIN['backend'] = 'eager'
 CE = {'type': 'CrossEntropyLoss'}
 WEIGHTS = [0.5, 1.0, 2.0, 4.0]
 LOSSES = {
@@ -48,8 +45,7 @@ def _small_batches_too(monkeypatch):
 def fuse(*configs):
     """Heads, or the configs of heads, at the beginning of a training."""
     heads = nn.ModuleList(
-        MODELS.build(head) if isinstance(head, dict) else head
-        for head in configs
+        MODELS.build(x) if isinstance(x, dict) else x for x in configs
     )
     runner = SimpleNamespace(
         model=nn.ModuleDict({'decode_head': heads}),
@@ -61,10 +57,9 @@ def fuse(*configs):
 
 def log_and_gradient(head, scores, labels):
     scores = scores.clone().requires_grad_()
-    data = [PixelData(data=label[None]) for label in labels]
-    log = head.loss_by_feat(
-        scores, [SegDataSample(gt_sem_seg=x) for x in data]
-    )
+    truth = (PixelData(data=label[None]) for label in labels)
+    samples = [SegDataSample(gt_sem_seg=label) for label in truth]
+    log = head.loss_by_feat(scores, samples)
     sum(value for key, value in log.items() if 'loss' in key).backward()
     return {**log, 'gradient': scores.grad}
 
@@ -82,7 +77,7 @@ def check_stage(config, scores, labels):
     assert 'loss_by_feat' in vars(fused)
     actual = log_and_gradient(fused, scores, labels)
     expected = log_and_gradient(MODELS.build(config), scores, labels)
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize('name', LOSSES)
@@ -92,22 +87,24 @@ def test_it_is_mmsegs_stage(name, batch):
     check_stage(head(LOSSES[name]), *batch)
 
 
-@pytest.mark.parametrize('size', [(24, 32), (12, 16), (7, 9)])
 @pytest.mark.parametrize('align_corners', [False, True])
-def test_any_size(size, align_corners, batch):
+def test_any_size(align_corners, batch):
     config = head(CE, align_corners=align_corners)
-    check_stage(config, torch.randn(2, 4, *size), batch[1])
+    for size in ((24, 32), (12, 16), (7, 9)):
+        check_stage(config, torch.randn(2, 4, *size), batch[1])
 
 
-def test_under_autocast(batch):
-    scores, labels = batch
+def test_under_autocast_and_in_copies(batch):
+    scores, labels = batch[0].bfloat16(), batch[1]
     (fused,) = fuse(head(MARGIN))
+    full = log_and_gradient(fused, scores.float(), labels)
     with torch.autocast('cpu', dtype=torch.bfloat16):
-        half = log_and_gradient(fused, scores.bfloat16(), labels)
-    full = log_and_gradient(fused, scores.bfloat16().float(), labels)
-    assert half['loss_margin'].dtype == torch.float32
-    assert half.pop('gradient').dtype == torch.bfloat16
-    torch.testing.assert_close(half['loss_margin'], full['loss_margin'])
+        half = log_and_gradient(fused, scores, labels)
+    assert half['gradient'].dtype == torch.bfloat16
+    close(half['loss_margin'], full['loss_margin'])
+    for twin in (copy.deepcopy(fused), pickle.loads(pickle.dumps(fused))):
+        assert twin.loss_by_feat.args[0] is twin
+        close(log_and_gradient(twin, scores.float(), labels), full)
 
 
 def test_the_losses_are_read_in_every_step(batch):
@@ -115,15 +112,14 @@ def test_the_losses_are_read_in_every_step(batch):
     (fused,) = fuse(head(CE))
     before = log_and_gradient(fused, *batch)['loss_ce']
     fused.loss_decode.loss_weight = 0.5
-    torch.testing.assert_close(
-        log_and_gradient(fused, *batch)['loss_ce'], before / 2
-    )
+    close(log_and_gradient(fused, *batch)['loss_ce'], before / 2)
     for loss in (MARGIN, {'type': 'DiceLoss'}):
         fused.loss_decode = MODELS.build(loss)
-        expected = MODELS.build(head(loss))
-        torch.testing.assert_close(
-            log_and_gradient(fused, *batch), log_and_gradient(expected, *batch)
-        )
+        expected = log_and_gradient(MODELS.build(head(loss)), *batch)
+        close(log_and_gradient(fused, *batch), expected)
+    # As after an interrupted training, whose after_train was never called.
+    (again,) = fuse(fused)
+    assert 'loss_by_feat' not in vars(again)
 
 
 def test_cross_entropy_of_few_scores_stays_mmsegs(batch, monkeypatch):
@@ -132,22 +128,6 @@ def test_cross_entropy_of_few_scores_stays_mmsegs(batch, monkeypatch):
     monkeypatch.setattr(fused_stage, 'fused_loss', None)
     (fused,) = fuse(head(CE))
     assert log_and_gradient(fused, *batch)['loss_ce'] > 0
-
-
-def test_an_interrupted_training_leaves_nothing_behind(batch):
-    (fused,) = fuse(head(CE))  # and after_train is never called
-    fused.loss_decode = MODELS.build({'type': 'DiceLoss'})
-    (again,) = fuse(fused)
-    assert 'loss_by_feat' not in vars(again)
-    assert 'loss_dice' in log_and_gradient(again, *batch)
-
-
-def test_a_fused_head_is_copied_and_pickled(batch):
-    (fused,) = fuse(head(MARGIN))
-    expected = log_and_gradient(fused, *batch)
-    for twin in (copy.deepcopy(fused), pickle.loads(pickle.dumps(fused))):
-        assert twin.loss_by_feat.args[0] is twin
-        torch.testing.assert_close(log_and_gradient(twin, *batch), expected)
 
 
 UNSERVED = {
@@ -161,17 +141,14 @@ UNSERVED = {
 
 
 def test_all_others_keep_mmsegs_stage(monkeypatch):
-    said = []
-    monkeypatch.setattr(
-        'mmseg_margin.hooks.fused_loss_hook.print_log',
-        lambda text, **_: said.append(text),
-    )
+    log = Mock()
+    monkeypatch.setattr('mmseg_margin.hooks.fused_loss_hook.print_log', log)
     heads = fuse(*UNSERVED.values(), head(CE))
     fused = ['loss_by_feat' in vars(module) for module in heads]
     assert fused == [False] * len(UNSERVED) + [True]
-    (text,) = said
-    assert all(reason in text for reason in UNSERVED)
-    assert 'decode_head.6: fused' in text
+    log.assert_called_once()
+    for said in (*UNSERVED, 'decode_head.6: fused'):
+        assert said in log.call_args.args[0]
 
 
 def small_config(root, work_dir, fused):
@@ -190,24 +167,22 @@ def small_config(root, work_dir, fused):
     return config
 
 
-def train_both(root, folder, **settings):
-    return [
-        train(small_config(root, folder / str(fused), fused), **settings)
-        for fused in (False, True)
-    ]
+def train_thrice(root, folder):
+    """Without the hook, with it, and resumed with it."""
+    plain, fused, resumed = (
+        small_config(root, folder / name, name != 'plain')
+        for name in ('plain', 'fused', 'resumed')
+    )
+    weights = [train(plain, **ON_CPU), train(fused, **ON_CPU)]
+    resume = {'load_from': str(folder / 'fused/iter_10.pth'), 'resume': True}
+    return [*weights, train(resumed, **resume, **ON_CPU)]
 
 
-def test_a_training_ends_with_the_same_weights(root, tmp_path):
-    ordinary, fused = train_both(root, tmp_path)
-    torch.testing.assert_close(fused, ordinary, rtol=0, atol=1e-5)
-    config = small_config(root, tmp_path / 'resumed', True)
-    checkpoint = str(tmp_path / 'True' / 'iter_10.pth')
-    resumed = train(config, load_from=checkpoint, resume=True)
-    torch.testing.assert_close(resumed, fused, rtol=0, atol=1e-6)
-
-
-def test_on_two_ranks(root, tmp_path):
-    train_rank = partial(train_both, **ON_CPU)
-    ranks = run_ranks(2, train_rank, tmp_path / 'ranks', root, tmp_path)
-    for ordinary, fused in ranks:
-        torch.testing.assert_close(fused, ordinary, rtol=0, atol=1e-5)
+@pytest.mark.parametrize('ranks', [1, 2])
+def test_a_training_ends_with_the_same_weights(root, tmp_path, ranks):
+    folder = tmp_path / 'ranks'
+    for plain, fused, resumed in run_ranks(
+        ranks, train_thrice, folder, root, tmp_path
+    ):
+        close(fused, plain, rtol=0, atol=1e-5)
+        close(resumed, fused, rtol=0, atol=1e-6)

@@ -13,7 +13,12 @@ from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.swap import set_objective
 from tests.hooks.builders import ON_CPU
 from tests.processes import run_ranks
-from tests.small_training import add_validation, same_weights, training_config
+from tests.small_training import (
+    add_validation,
+    same_weights,
+    train,
+    training_config,
+)
 
 EAGER = 'margin:backend=eager'
 
@@ -26,8 +31,9 @@ def plain_config(root, folder):
     return cfg
 
 
-@pytest.mark.parametrize('update_buffers', [False, True])
-@pytest.mark.parametrize('swapped', [False, True])
+@pytest.mark.parametrize(
+    ('swapped', 'update_buffers'), [(False, True), (True, False), (True, True)]
+)
 def test_with_an_average_of_the_weights(
     root, counts, tmp_path, swapped, update_buffers
 ):
@@ -60,13 +66,9 @@ def test_with_an_average_of_the_weights(
 
 def test_cross_entropy_is_upstreams_baseline(root, tmp_path):
     """Void pixels, crops and dropout included, to the last bit."""
-    trained = []
-    for swapped in (False, True):
-        cfg = plain_config(root, tmp_path / str(swapped))
-        if swapped:
-            set_objective(cfg, 'ce')
-        trained.append(Runner.from_cfg(cfg).train().state_dict())
-    assert same_weights(*trained)
+    plain, swapped = (plain_config(root, tmp_path / x) for x in 'ab')
+    set_objective(swapped, 'ce')
+    assert same_weights(train(plain), train(swapped))
 
 
 def test_what_the_dumped_config_is_good_for(root, tmp_path):
@@ -99,37 +101,30 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
     assert runner.model.decode_head.loss_decode is loss
 
 
-def train_on_a_rank(root, folder):
-    cfg = plain_config(root, folder)
-    set_objective(cfg, EAGER)
-    cfg.launcher = ON_CPU['launcher']
-    cfg.merge_from_dict(ON_CPU['cfg'])
-    cfg.model_wrapper_cfg.broadcast_buffers = False
-    runner = Runner.from_cfg(cfg)
-    runner.train()
-    return runner.model.module.decode_head.loss_decode.rho_0k
-
-
 def test_on_two_ranks(root, tmp_path):
-    first, second = run_ranks(
-        2, train_on_a_rank, tmp_path / 'ranks', root, tmp_path / 'work'
-    )
+    def train_rank():
+        cfg = plain_config(root, tmp_path / 'work')
+        set_objective(cfg, EAGER)
+        cfg.launcher = ON_CPU['launcher']
+        cfg.merge_from_dict(ON_CPU['cfg'])
+        cfg.model_wrapper_cfg.broadcast_buffers = False
+        model = Runner.from_cfg(cfg).train()
+        return model.module.decode_head.loss_decode.rho_0k
+
+    first, second = run_ranks(2, train_rank, tmp_path / 'ranks')
     assert first.min() > 0
     assert torch.equal(first, second)
 
 
-def test_a_hook_of_the_config_gets_the_new_objective(root, tmp_path):
+def test_a_config_gets_another_objective(root, tmp_path):
+    """Mistakes are said before anything is built."""
     cfg = plain_config(root, tmp_path)
     cfg.custom_hooks = [{'type': SwapLossHook, 'heads': 'auxiliary_head'}]
     set_objective(cfg, 'ce')
     (hook,) = cfg.custom_hooks
     assert (hook.loss, hook.heads) == ('ce', None)
-
-
-def test_mistakes_are_said_before_anything_is_built(root, tmp_path):
     with pytest.raises(SettingError, match="'margins' is not known"):
         SwapLossHook('margins')
-    cfg = plain_config(root, tmp_path)
     with pytest.raises(SettingError, match="tau='abc'"):
         set_objective(cfg, 'margin:tau=abc')
     with pytest.raises(SettingError, match='no auxiliary_head'):

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import mmcv
 import pytest
-import torch
 from mmengine.config import Config
 from mmseg.registry import HOOKS, MODELS
 
@@ -14,7 +13,7 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.heads import heads_of_config, heads_of_model
 from mmseg_margin.hooks.class_stats_hook import give_stats
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
-from mmseg_margin.losses import JaccardLoss, MarginCalibrationLoss
+from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.swap import semantic_heads
 from mmseg_margin.stats import ClassStats
 from tests.hooks.builders import losses
@@ -50,9 +49,9 @@ def train_step(model, size=SIZE):
     terms = model(**training_batch(model, size), mode='loss')
     total, log = model.parse_losses(terms)
     total.backward()
-    grads = [p.grad for p in model.parameters() if p.grad is not None]
     assert total > 0
-    assert all(grad.isfinite().all() for grad in grads)
+    for parameter in model.parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all()
     return log
 
 
@@ -116,20 +115,9 @@ def test_one_step_of_each_family(row):
 
 
 def test_a_binary_head():
-    cfg = Config.fromfile(
-        next(row.path for row in ROWS if row.family == 'Fast-SCNN')
-    )
+    (path,) = (row.path for row in ROWS if row.family == 'Fast-SCNN')
+    cfg = Config.fromfile(path)
     for head in (cfg.model.decode_head, *cfg.model.auxiliary_head):
         head.update(num_classes=2, out_channels=1, threshold=0.5)
-    model = MODELS.build(small_model(cfg))
-    log = train_step(model)
+    log = train_step(MODELS.build(small_model(cfg)))
     assert {'decode.loss_margin', 'aux_1.loss_margin'} <= log.keys()
-
-
-@pytest.mark.parametrize('shape', [(2, 3, 9), (2, 3, 4, 4)])
-def test_points_and_images(shape):
-    """PointRend's head has a row of points where others have an image."""
-    loss = JaccardLoss(ce_ramp=0)
-    scores = torch.randn(shape)
-    label = torch.randint(3, (shape[0], *shape[2:]))
-    assert loss(scores, label, ignore_index=255) > 0

@@ -42,16 +42,12 @@ def uneven(tmp_path):
     return root
 
 
-def train_rank(root, work_dir, batch_size, loss):
+def train_rank(root, work_dir, loss):
+    """Train on a part of batches of four."""
     hook = LossesHook()
-    size = distributed.get_world_size()
-    config = training_config(
-        root,
-        work_dir / f'ranks{size}',
-        max_iters=6,
-        batch_size=batch_size // size,
-        loss=loss,
-    )
+    config = training_config(root, work_dir, 6, loss=loss)
+    size = 4 // distributed.get_world_size()
+    config.train_dataloader.batch_size = size
     config.model.decode_head.dropout_ratio = 0
     sgd = {'type': 'SGD', 'lr': 0.05, 'momentum': 0.9}
     config.optim_wrapper.optimizer = sgd
@@ -62,17 +58,19 @@ def train_rank(root, work_dir, batch_size, loss):
 
 
 @pytest.mark.parametrize(
-    'settings',
+    'loss',
     [
         {'type': 'JaccardLoss', 'ce_ramp': 1},
         {'global_mean': True, 'class_weight': [0.5, 1.0, 2.0, 4.0]},
     ],
     ids=['jaccard', 'class_weight'],
 )
-def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, settings):
-    arguments = uneven, tmp_path, 4, settings
+def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, loss):
     (whole,), ranks = (
-        run_ranks(size, train_rank, tmp_path / str(size), *arguments)
+        run_ranks(
+            *(size, train_rank, tmp_path / f'ranks{size}'),
+            *(uneven, tmp_path / str(size), loss),
+        )
         for size in (1, 4)
     )
     mean = torch.stack([losses for _, losses, *_ in ranks]).mean(0)
@@ -82,51 +80,45 @@ def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, settings):
         close(buffers, whole[2], rtol=0, atol=0)
 
 
-def gradient(scores, labels, **settings):
-    """Loss and gradients of a rank's part of a batch, averaged as by DDP."""
+def results_of(batches, every_setting):
+    """Loss and gradients of a rank's part of each batch, averaged by DDP."""
     rank, size = distributed.get_rank(), distributed.get_world_size()
-    torch.manual_seed(0)
-    model = nn.Conv2d(3, 4, 1)
-    loss = margin(class_counts=COUNTS, **settings)
-    value = loss(model(scores[rank::size]), labels[rank::size])
-    value.backward()
-    results = [value.detach(), model.weight.grad, model.bias.grad]
-    for result in results:
-        distributed.all_reduce(result)
-        result /= size
+    results = []
+    for scores, labels in batches:
+        for settings in every_setting:
+            torch.manual_seed(0)
+            model = nn.Conv2d(3, 4, 1)
+            loss = margin(class_counts=COUNTS, **settings)
+            value = loss(model(scores[rank::size]), labels[rank::size])
+            value.backward()
+            parts = [value.detach(), model.weight.grad, model.bias.grad]
+            for part in parts:
+                distributed.all_reduce(part)
+                part /= size
+            results.append(parts)
     return results
 
 
-@pytest.mark.parametrize('ignored_rows', [3, 4])
-def test_it_is_the_mean_over_all_pixels_and_the_default_is_not(
-    tmp_path, ignored_rows
-):
+def test_it_is_the_mean_over_all_pixels_and_the_default_is_not(tmp_path):
     """Also if one of the ranks has no labels at all."""
     torch.manual_seed(1)
-    batch = torch.randn(2, 3, 4, 4), torch.randint(0, 4, (2, 4, 4))
-    batch[1][0, :ignored_rows] = 255
-
-    def run(size, **settings):
-        def work():
-            return gradient(*batch, **settings)
-
-        name = f'{size}{len(list(tmp_path.iterdir()))}'
-        first, *others = run_ranks(size, work, tmp_path / name)
-        assert all(torch.equal(a[1], first[1]) for a in others)
-        return first
-
-    for settings in ({}, {'class_weight': [1.0, 2.0, 3.0, 4.0]}):
-        whole = run(1, **settings)
-        close(run(2, global_mean=True, **settings), whole)
-        local = run(2, **settings)
-        assert not torch.allclose(local[1], whole[1], rtol=1e-2)
-
-
-def test_on_one_process_it_changes_nothing():
-    scores, labels = torch.randn(2, 4, 4, 4), torch.randint(0, 4, (2, 4, 4))
-    labels[:, 0] = 255
-    alone, together = (
-        margin(class_counts=COUNTS, global_mean=flag) for flag in (False, True)
+    batches = []
+    for ignored_rows in (3, 4):
+        labels = torch.randint(0, 4, (2, 4, 4))
+        labels[0, :ignored_rows] = 255
+        batches.append((torch.randn(2, 3, 4, 4), labels))
+    local = [{}, {'class_weight': [1.0, 2.0, 3.0, 4.0]}]
+    every = [*local, *({**x, 'global_mean': True} for x in local)]
+    (whole,), (first, second) = (
+        run_ranks(size, results_of, tmp_path / str(size), batches, every)
+        for size in (1, 2)
     )
-    assert alone(scores, labels) == together(scores, labels)
-    assert together(scores, labels.fill_(255)) == 0
+    close(second, first, rtol=0, atol=0)
+    for i in (0, 4):  # the first result of each batch
+        for split, alone in zip(
+            first[i : i + 2], whole[i : i + 2], strict=True
+        ):
+            assert not torch.allclose(split[1], alone[1], rtol=1e-2)
+        close(first[i + 2 : i + 4], whole[i : i + 2])
+        # On one process the setting changes nothing.
+        close(whole[i + 2 : i + 4], whole[i : i + 2], rtol=0, atol=0)

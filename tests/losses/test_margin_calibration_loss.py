@@ -29,14 +29,8 @@ def test_it_is_the_papers_objective(batch, tau):
 
 def test_the_authors_code_by_parameters(batch):
     """The label's term times K, natural logarithm, mean over the classes."""
-    scores, labels = batch
-    total = slow_margin_loss(
-        scores.double(),
-        labels,
-        *margin_offsets(COUNTS),
-        pos_weight=3,
-        log_base=math.e,
-    )
+    exact = batch[0].double(), batch[1], *margin_offsets(COUNTS)
+    total = slow_margin_loss(*exact, pos_weight=3, log_base=math.e)
     loss = build(preset='authors')(*batch)
     assert float(loss) == pytest.approx(float(total) / 3, rel=1e-6)
 
@@ -50,21 +44,17 @@ def test_presets_and_what_replaces_them():
     assert mixed.settings == MarginSettings(3.0, 'e', True)
     assert mixed.offset_settings == OffsetSettings(3.0)
     expanded = expand_preset({'preset': 'authors', 'log_base': 2})
-    assert expanded == {
-        'preset': 'authors',
-        'pos_weight': 'num_classes',
-        'log_base': 2,
-        'class_mean': True,
-    }
+    own = {'preset': 'authors', 'pos_weight': 'num_classes'}
+    assert expanded == own | {'log_base': 2, 'class_mean': True}
 
 
 def test_a_largest_offset_in_place_of_tau():
+    """tau is derived from the counts each time and not kept as a setting."""
     loss = build(largest_offset=0.5)
-    assert float(loss.rho_0k.max()) == pytest.approx(0.5)
-    # tau is derived from the counts each time and not kept as a setting.
-    loss.set_class_counts([900, 50, 50])
-    assert float(loss.rho_0k.max()) == pytest.approx(0.5)
-    assert loss.offset_settings.tau is None
+    for counts in (COUNTS, [900, 50, 50]):
+        loss.set_class_counts(counts)
+        assert float(loss.rho_0k.max()) == pytest.approx(0.5)
+        assert loss.offset_settings.tau is None
 
 
 def test_offsets_that_no_score_overcomes_are_reported(caplog):
@@ -76,13 +66,6 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
     build(class_counts=[90_000, 5])
     logger.removeHandler(caplog.handler)
     assert 'class 1 is 600' in caplog.text
-
-
-def test_statistics_that_are_missing_or_of_another_size(batch):
-    with pytest.raises(RuntimeError, match='ClassStatsHook'):
-        build(class_counts=None)(*batch)
-    with pytest.raises(ValueError, match='3 classes but the statistics 2'):
-        build(class_counts=[5, 5])(*batch)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +84,12 @@ def test_bad_settings(kwargs, message):
         MarginCalibrationLoss(**kwargs)
 
 
-def test_counts_of_the_config_win_over_the_hooks(batch, tmp_path):
+def test_where_counts_come_from(batch, tmp_path):
+    """Those of the config are kept when the hook brings others."""
+    with pytest.raises(RuntimeError, match='ClassStatsHook'):
+        build(class_counts=None)(*batch)
+    with pytest.raises(ValueError, match='3 classes but the statistics 2'):
+        build(class_counts=[5, 5])(*batch)
     path = tmp_path / 'stats.json'
     STATS.to_json(path)
     other = ClassStats(['a', 'b', 'c'], [1, 1, 1], [1, 1, 1], [3, 3, 3])

@@ -33,6 +33,10 @@ def test_design_and_size_of_the_authors_network():
     dropouts = [m.p for m in backbone.down.modules() if type(m) is nn.Dropout]
     assert dropouts == [0.0, 0.3, 0.4, 0.5]
     assert all(up.bridge.conv.kernel_size == (1, 1) for up in backbone.up)
+    with pytest.raises(ValueError, match='dropout'):
+        build(dropout=(0.0, 0.5))
+    with pytest.raises(ValueError, match='must double'):
+        build(widths=(16, 32, 48, 64, 96))
 
 
 def test_checkpointing_gives_the_same_gradients():
@@ -61,10 +65,3 @@ def test_learns_two_images_of_the_embedded_set():
     # Below the entropy of the class frequencies, which ignores the images.
     prior = labels.flatten().bincount(minlength=5) / labels.numel()
     assert losses[-1] < 0.8 * -prior.xlogy(prior).sum()
-
-
-def test_invalid_settings_are_refused():
-    with pytest.raises(ValueError, match='dropout'):
-        build(dropout=(0.0, 0.5))
-    with pytest.raises(ValueError, match='must double'):
-        build(widths=(16, 32, 48, 64, 96))

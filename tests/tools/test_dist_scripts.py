@@ -31,8 +31,7 @@ SCONTROL = '#!/usr/bin/env bash\necho 127.0.0.1\necho elsewhere\n'
 
 def run_script(folder, script, *arguments, code=0, **environment):
     """What a script says; it has to exit with ``code``."""
-    environment.setdefault('PORT', free_port())
-    environment['PYTHON'] = sys.executable
+    environment |= {'PORT': free_port(), 'PYTHON': sys.executable}
     found, said = run([TOOLS / script, *arguments], folder, **environment)
     assert found == code, said[-3000:]
     return said
@@ -63,11 +62,9 @@ def test_slurm_without_a_gpu(tmp_path, config):
     for name, text in (('srun', SRUN), ('scontrol', SCONTROL)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    arguments = ['cpu', 'margins', config, '--no-validate']
     said = run_script(
-        tmp_path,
-        'slurm_train.sh',
-        *arguments,
+        *(tmp_path, 'slurm_train.sh'),
+        *('cpu', 'margins', config, '--no-validate'),
         PATH=f'{folder}:{os.environ["PATH"]}',
         MASTER_PORT=free_port(),
         GPUS='2',
@@ -90,14 +87,11 @@ def test_slurm_without_a_gpu(tmp_path, config):
     assert saved['meta']['iter'] == 2
 
 
-@pytest.mark.parametrize(
-    ('script', 'usage'),
-    [
+def test_too_few_arguments(tmp_path):
+    for script, usage in (
         ('dist_train.sh', 'CONFIG GPUS'),
         ('dist_test.sh', 'CONFIG CHECKPOINT GPUS'),
         ('slurm_train.sh', 'PARTITION JOB_NAME CONFIG'),
-    ],
-)
-def test_too_few_arguments(tmp_path, script, usage):
-    said = run_script(tmp_path, script, code=2)
-    assert said == f'usage: tools/{script} {usage} [arguments]\n'
+    ):
+        said = run_script(tmp_path, script, code=2)
+        assert said == f'usage: tools/{script} {usage} [arguments]\n'

@@ -40,9 +40,8 @@ def test_from_a_checkpoint_to_a_better_one(trained, command, capsys, tmp_path):
     said = output_of(capsys, 'test', config, target, *command[2:])
     assert f'mIoU {record["after"]["mean"]:.2f}' in said
     # It is recognised, and the original is named as the one to give.
-    said = output_of(
-        capsys, 'fit_offsets', config, target, *command[2:], code=1
-    )
+    command[1] = str(target)
+    said = output_of(capsys, 'fit_offsets', *command, code=1)
     assert 'has offsets already' in said
     assert 'give the original checkpoint' in said
 
@@ -59,9 +58,8 @@ def test_nothing_is_written_where_nothing_is_gained(command, capsys, tmp_path):
     assert not target.parent.exists()
     flags = ('--out', target, '--force', '--images', 4)
     output_of(capsys, 'fit_offsets', *command, *flags)
-    assert torch.load(target, weights_only=False)['meta'].keys() == {
-        'fitted_offsets'
-    }
+    written = torch.load(target, weights_only=False)
+    assert written['meta'].keys() == {'fitted_offsets'}
 
 
 def test_a_submission_with_offsets(world, capsys, tmp_path):
@@ -75,30 +73,25 @@ def test_a_submission_with_offsets(world, capsys, tmp_path):
     submit = [config, target, '--format-only', '--out', out, *flags]
     output_of(capsys, 'test', *submit)
     images = sorted(root.glob('leftImg8bit/test/*/*.png'))[:3]
-    for image, expected in zip(
-        images, predict(config, target, images), strict=True
-    ):
-        np.testing.assert_array_equal(
-            read_train_ids(out / image.name), expected
-        )
+    expected = predict(config, target, images)
+    for image, prediction in zip(images, expected, strict=True):
+        found = read_train_ids(out / image.name)
+        np.testing.assert_array_equal(found, prediction)
 
 
-def test_two_ranks_write_the_same(command, tmp_path):
+def test_two_ranks_write_the_same(command, capsys, tmp_path):
     """Also if the second one has fewer images."""
-    start = ['-m', 'torch.distributed.run', '--nproc_per_node']
-    tool = TOOLS / 'fit_offsets.py'
-    records = []
-    for ranks in (1, 2):
-        target = tmp_path / f'{ranks}.pth'
-        flags = ['--launcher=pytorch', '--images', 7, '--out', target]
-        said = output_of_python(
-            tmp_path,
-            *(*start, ranks, '--master_port', free_port()),
-            *(tool, *command, *flags),
-        )
-        assert said.count('| car ') == 1
-        records.append(json.loads(target.with_suffix('.json').read_text()))
-    assert records[0] == records[1]
+    command += ['--images', 7]
+    alone = output_of(
+        capsys, 'fit_offsets', *command, '--out', tmp_path / '1.pth'
+    )
+    start = ['-m', 'torch.distributed.run', '--nproc_per_node', 2]
+    start += ['--master_port', free_port(), TOOLS / 'fit_offsets.py']
+    flags = ['--launcher=pytorch', '--out', tmp_path / '2.pth']
+    together = output_of_python(tmp_path, *start, *command, *flags)
+    assert alone.count('| car ') == together.count('| car ') == 1
+    records = [(tmp_path / f'{i}.json').read_text() for i in (1, 2)]
+    assert json.loads(records[0]) == json.loads(records[1])
 
 
 def test_mistakes_in_a_sentence(trained, command, capsys, tmp_path):

@@ -31,11 +31,8 @@ def small_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_files(root: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in sorted(root.rglob('*'))
-        if path.is_file()
-    }
+    files = (path for path in root.rglob('*') if path.is_file())
+    return {str(x.relative_to(root)): x.read_bytes() for x in files}
 
 
 def test_images_depend_on_seed_split_and_index_alone(small_set, tmp_path):
@@ -50,38 +47,22 @@ def test_images_depend_on_seed_split_and_index_alone(small_set, tmp_path):
     assert all(more[name] == small[name] for name in images)
 
 
-def test_the_global_random_state_does_not_change():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
-    draw_image(0, 'train', 0, 48, 40)
-    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
-
-
 @pytest.mark.parametrize('split', SPLITS)
 def test_class_shares_are_those_of_the_paper(split):
+    """And the global random state does not change."""
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
     labels = [
         draw_image(0, split, index, 72, 60)[1]
         for index in range(getattr(Settings(), split))
     ]
     shares = [np.mean(np.stack(labels) == k) for k in range(5)]
     np.testing.assert_allclose(shares, PAPER_SHARES, rtol=0.2)
-
-
-def test_labels_are_palette_pngs_whose_shares_are_counted(small_set):
-    labels = []
-    for path in sorted(small_set.glob('labels/*/*.png')):
-        with Image.open(path) as label:
-            assert (label.mode, label.size) == ('P', (48, 40))
-            palette = np.reshape(label.getpalette()[:15], (5, 3))
-            labels.append(np.asarray(label))
-        assert [*map(tuple, palette)] == [*PART_COLOURS.values()]
-    assert len(labels) == 7
-    # In this order: two of the test split, three of train, two of val.
-    expected = [np.mean(np.stack(labels[2:5]) == k) for k in range(5)]
-    np.testing.assert_allclose(class_shares(small_set, 'train'), expected)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
 
 
 @pytest.mark.parametrize('image_format', ['png', 'jpg'])
 def test_dataset_loads_through_mmseg(tmp_path, image_format):
+    """Labels have a palette, and the shares of their classes are counted."""
     write_dataset(tmp_path, replace(SMALL, image_format=image_format))
     dataset = InstrumentPartsDataset(
         data_root=str(tmp_path),
@@ -90,20 +71,22 @@ def test_dataset_loads_through_mmseg(tmp_path, image_format):
         pipeline=LOADING,
     )
     assert len(dataset) == SMALL.train
-    sample = dataset[0]
-    assert sample['img'].shape == (40, 48, 3)
-    stored = np.asarray(Image.open(tmp_path / 'labels/train/00000.png'))
-    np.testing.assert_array_equal(sample['gt_seg_map'], stored)
+    labels = []
+    for sample in dataset:
+        assert sample['img'].shape == (40, 48, 3)
+        labels.append(sample['gt_seg_map'])
+        with Image.open(sample['seg_map_path']) as stored:
+            assert stored.mode == 'P'
+            palette = np.reshape(stored.getpalette()[:15], (5, 3))
+            np.testing.assert_array_equal(labels[-1], stored)
+        assert [*map(tuple, palette)] == [*PART_COLOURS.values()]
+    expected = [np.mean(np.stack(labels) == k) for k in range(5)]
+    np.testing.assert_allclose(class_shares(tmp_path, 'train'), expected)
 
 
-def test_a_foreign_folder_is_left_alone(tmp_path):
-    (tmp_path / 'notes.txt').write_text('mine')
-    with pytest.raises(DataSetError, match='not made by this generator'):
-        write_dataset(tmp_path, SMALL)
-    assert [p.name for p in tmp_path.iterdir()] == ['notes.txt']
+def test_what_is_not_written(tmp_path):
+    """An interrupted set, one with bad settings, and into other folders."""
 
-
-def test_an_interrupted_run_leaves_nothing(tmp_path):
     def interrupt(number: int) -> None:
         if number == 2:
             raise KeyboardInterrupt
@@ -111,12 +94,13 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_dataset(tmp_path / 'set', SMALL, interrupt)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize('change', [{'width': 8}, {'val': 0}, {'seed': -1}])
-def test_bad_settings_are_refused(change):
-    with pytest.raises(ValueError, match='use at least 32 pixels'):
-        replace(SMALL, **change)
+    (tmp_path / 'notes.txt').write_text('mine')
+    with pytest.raises(DataSetError, match='not made by this generator'):
+        write_dataset(tmp_path, SMALL)
+    assert [p.name for p in tmp_path.iterdir()] == ['notes.txt']
+    for change in ({'width': 8}, {'val': 0}, {'seed': -1}):
+        with pytest.raises(ValueError, match='use at least 32 pixels'):
+            replace(SMALL, **change)
 
 
 def test_tool_makes_the_set_once_and_refuses_another(

@@ -23,26 +23,17 @@ def test_the_test_split_with_its_labels(world, tmp_path, capsys):
     assert f'The picture is {out}' in said
 
 
-def test_images_of_the_user(world, tmp_path, capsys):
-    image = next(world[0].glob('leftImg8bit/test/*/*.png'))
-    for name in ('a.png', 'b.PNG', 'notes.txt'):
-        shutil.copy(image, tmp_path / name)
-    out = tmp_path / 'out' / 'mosaic.png'
-    options = ['--cfg-options', 'test_dataloader.dataset.data_root=nowhere']
-    inputs = ['--input', image, tmp_path, '--out', out]
-    output_of(capsys, 'mosaic', *world[1:], *inputs, *options)
-    assert columns(out) == 2
-
-
-def test_a_folder_of_many_images(world, tmp_path, monkeypatch, capsys):
-    """They fill lines, and an earlier picture is kept."""
+def test_images_of_the_user(world, tmp_path, monkeypatch, capsys):
+    """Files and folders; they fill lines, and an earlier picture is kept."""
     monkeypatch.chdir(tmp_path)
     Path('mosaic.png').write_text('mine')
     image = next(world[0].glob('leftImg8bit/test/*/*.png'))
     Path('images').mkdir()
-    for number in range(18):
-        shutil.copy(image, f'images/{number}.png')
-    said = output_of(capsys, 'mosaic', *world[1:], '--input', 'images')
+    for name in (*(f'{number}.png' for number in range(16)), 'b.PNG', 'a.txt'):
+        shutil.copy(image, f'images/{name}')
+    options = ['--cfg-options', 'test_dataloader.dataset.data_root=nowhere']
+    inputs = ['--input', image, 'images', *options]
+    said = output_of(capsys, 'mosaic', *world[1:], *inputs)
     assert 'The picture is mosaic_1.png' in said
     assert Path('mosaic.png').read_text() == 'mine'
     assert columns('mosaic_1.png') == 4  # 18 images of 2:1, in pairs

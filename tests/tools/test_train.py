@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import shutil
 from collections import OrderedDict
 from pathlib import Path
 
@@ -14,17 +13,15 @@ import torch
 from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.utils import is_installed
-from PIL import Image
 
-from mmseg_margin.datasets import PART_COLOURS
-from tests import layouts
 from tests.commands import TOOLS, output_of, output_of_python
+from tests.layouts import make_ade20k, make_voc2012
+from tests.small_training import CLASSES, add_validation, write_config
+from tests.stats.builders import write_label_file
 from tests.upstream import first_python_block
-from tools.instrument_synthesis import Settings, write_dataset
 
 TOOL = TOOLS / 'train.py'
 UPSTREAM = Path(mmseg.__file__).parent / '.mim'
-DEMO = next((TOOLS.parent / 'configs' / 'demo').glob('*_ce_*.py'))
 SPLITS = ('train', 'val', 'test')
 EAGER = 'margin:backend=eager'
 
@@ -40,20 +37,24 @@ def train(tmp_path, monkeypatch, capsys):
     return functools.partial(output_of, capsys, 'train')
 
 
-def roots(folder):
-    return [
-        f'{split}_dataloader.dataset.data_root={folder}' for split in SPLITS
-    ]
-
-
-@pytest.fixture(scope='module')
-def parts(tmp_path_factory):
-    """The embedded data set, very small."""
-    folder = tmp_path_factory.mktemp('parts')
-    write_dataset(
-        folder, Settings(width=64, height=48, train=6, val=2, test=2)
-    )
-    return folder
+@pytest.fixture
+def config(tmp_path):
+    """Like upstream's, with two heads and nothing of ours; 6 images."""
+    path = write_config(tmp_path / 'config.py', max_iters=2, log_level='INFO')
+    cfg = Config.fromfile(path)
+    for key in ('custom_imports', 'custom_hooks', 'experiment_name'):
+        cfg._cfg_dict.pop(key)
+    cfg.model.decode_head.loss_decode = {'type': 'CrossEntropyLoss'}
+    cfg.model.auxiliary_head = cfg.model.decode_head
+    cfg.work_dir = str(tmp_path / 'w')
+    cfg.log_processor = {'by_epoch': False}
+    add_validation(cfg, interval=1)
+    cfg.visualizer = {
+        'type': 'SegLocalVisualizer',
+        'vis_backends': [{'type': 'LocalVisBackend'}],
+    }
+    cfg.dump(path)
+    return path
 
 
 # Deep and narrow, and without the weights that upstream would download.
@@ -100,8 +101,8 @@ def small_data(cfg, root):
 @pytest.mark.parametrize(
     ('recipe', 'make'),
     [
-        ('4xb4-160k_ade20k-512x512', layouts.make_ade20k),
-        ('4xb4-40k_voc12aug-512x512', layouts.make_voc2012),
+        ('4xb4-160k_ade20k-512x512', make_ade20k),
+        ('4xb4-40k_voc12aug-512x512', make_voc2012),
     ],
 )
 def test_untouched_upstream_configs(tmp_path, train, recipe, make):
@@ -118,40 +119,29 @@ def test_untouched_upstream_configs(tmp_path, train, recipe, make):
     assert list(tmp_path.glob('work_dirs/*/iter_2.pth'))
 
 
-def test_labels_are_checked_for_every_loss(tmp_path, train, parts):
-    root = tmp_path / 'masks'
-    shutil.copytree(parts, root)
-    for path in root.glob('labels/*/*.png'):
-        Image.fromarray(255 * np.eye(48, 64, dtype=np.uint8)).save(path)
-    config = tmp_path / 'own.py'
-    cfg = Config.fromfile(DEMO)
-    cfg.custom_hooks = []
-    cfg.dump(config)
-    options = ['--cfg-options', *roots(root), *SHORT]
-    said = train(config, '--loss', 'jaccard', *options, code=1)
+def test_labels_are_checked_for_every_loss(tmp_path, train, config):
+    for index in range(6):
+        mask = 255 * np.eye(32, 48, dtype=np.uint8)
+        write_label_file(tmp_path / 'data', index, mask)
+    said = train(config, '--loss', 'jaccard', code=1)
     assert 'every label is either 0 or 255' in said
     assert 'iteration' not in said.partition('[problem]')[2]
 
 
-def test_the_parts_of_the_jaccard_loss_are_on_the_screen(train, parts):
-    flags = ['--loss', 'jaccard', '--no-validate', '--cfg-options']
-    said = train(DEMO, *flags, *roots(parts), *SHORT)
-    number = r'([\d.]+)'
-    line = rf'iteration 2/2, .*, loss {number} \(jaccard {number}, '
-    found = re.search(
-        line + rf'cross-entropy {number} with weight 0.25\)', said
-    )
-    total, jaccard, ce = map(float, found.groups())
+def test_the_parts_of_the_jaccard_loss_are_on_the_screen(train, config):
+    said = train(config, '--loss', 'jaccard', '--no-validate')
+    line = r'iteration 2/2, .*, loss ([\d.]+) \(jaccard ([\d.]+), '
+    line += r'cross-entropy ([\d.]+) with weight 0.25\)'
+    total, jaccard, ce = map(float, re.search(line, said).groups())
     assert total == pytest.approx(jaccard + 0.25 * ce, abs=2e-3)
 
 
-def test_a_sum_for_one_head(tmp_path, train, parts):
+def test_a_sum_for_one_head(tmp_path, train, config):
     """Every term has its line in the log; the other head keeps its own."""
     flags = ['--loss', 'ce:0.5+lovasz:0.5', '--loss-heads', 'decode_head']
-    flags += ['--no-validate', '--cfg-options']
-    said = train(DEMO, *flags, *roots(parts), *SHORT)
+    said = train(config, *flags, '--no-validate')
     assert 'with CrossEntropyLoss + LovaszLoss\n' in said
-    (log,) = tmp_path.glob('work_dirs/*/*/*.log')
+    (log,) = tmp_path.glob('w/*/*.log')
     last = log.read_text().split('Iter(train)')[-1]
     for term in ('decode.loss_ce', 'decode.loss_lovasz', 'aux.loss_ce'):
         assert f'{term}: ' in last
@@ -159,34 +149,27 @@ def test_a_sum_for_one_head(tmp_path, train, parts):
     assert 'nan' not in last
 
 
-def test_resume_continues_without_a_scan(tmp_path, train, parts):
-    arguments = [DEMO, '--loss', EAGER, '--no-validate', '--work-dir', 'w']
-    options = ['--cfg-options', *roots(parts), *SHORT]
-    train(*arguments, *options)
-    options[options.index('train_cfg.max_iters=2')] = 'train_cfg.max_iters=4'
-    said = train(*arguments, '--resume', *options)
-    assert 'Reading labels' not in said
-    again = train(*arguments, '--resume', *options)
+def test_resume_continues_without_a_scan(tmp_path, train, config):
+    arguments = [config, '--loss', EAGER, '--no-validate']
+    train(*arguments)
+    arguments += ['--resume', '--cfg-options', 'train_cfg.max_iters=4']
+    assert 'Reading labels' not in train(*arguments)
+    again = train(*arguments)
     assert 'Nothing to train' in again
     assert 'all 4 iterations' in again
     saved = torch.load(tmp_path / 'w/iter_4.pth', weights_only=False)
     assert saved['meta']['iter'] == 4
-    assert sum(saved['meta']['class_stats']['counts']) == 6 * 64 * 48
+    stats = saved['meta']['class_stats']
+    assert sum(stats['counts']) + stats['ignored'] == 6 * 32 * 48
 
 
-def test_what_the_screen_and_the_files_show(tmp_path, parts):
+def test_what_the_screen_and_the_files_show(tmp_path, config):
     """The log file contains everything, the scalars every class."""
-    arguments = [DEMO, '--loss', EAGER, '--metrics', 'tail', '--cfg-options']
-    arguments += [*roots(parts), *SHORT]
-    said = output_of_python(
-        tmp_path,
-        TOOL,
-        *arguments,
-        'train_cfg.val_interval=1',
-        XDG_CACHE_HOME=str(tmp_path / 'cache'),
-    )
+    arguments = [TOOL, config, '--loss', EAGER, '--metrics', 'tail']
+    cache = str(tmp_path / 'cache')
+    said = output_of_python(tmp_path, *arguments, XDG_CACHE_HOME=cache)
     for part in (
-        'with MarginCalibrationLoss\non 6 images of InstrumentPartsDataset',
+        'with MarginCalibrationLoss\non 6 images of BaseSegDataset',
         'rho_0k',
         'iteration 2/2, 0:00:00 left, loss ',
         'validation at 1: aAcc',
@@ -196,62 +179,36 @@ def test_what_the_screen_and_the_files_show(tmp_path, parts):
     # Of the last validation only.
     assert said.count('|  IoU  |') == said.count('mIoU_tail') - 2 == 1
     assert said.count('\n') < 40, said
-    (log,) = tmp_path.glob('work_dirs/*/*/*.log')
-    text = log.read_text()
+    (log,) = tmp_path.glob('w/*/*.log')
     for part in ('System environment', 'decode.loss_margin', 'rho_0k'):
-        assert part in text
+        assert part in log.read_text()
         assert (part in said) == (part == 'rho_0k')
-    (scalars,) = tmp_path.glob('work_dirs/*/*/vis_data/scalars.json')
+    (scalars,) = tmp_path.glob('w/*/vis_data/scalars.json')
     lines = [json.loads(line) for line in scalars.read_text().splitlines()]
     validations = [line for line in lines if 'mIoU' in line]
     assert len(validations) == 2
     for line in validations:
-        assert {f'IoU/{name}' for name in PART_COLOURS} < line.keys()
+        assert {f'IoU/{name}' for name in CLASSES} < line.keys()
     assert 'IoU/' not in said
 
 
-@pytest.fixture(scope='module')
-def plain(tmp_path_factory, parts):
-    """A config like upstream's, with nothing of ours."""
-    cfg = Config.fromfile(DEMO)
-    for key in ('custom_imports', 'custom_hooks', 'margin'):
-        cfg._cfg_dict.pop(key, None)
-    for split in SPLITS:
-        cfg[f'{split}_dataloader'].dataset.update(
-            type='BaseSegDataset',
-            data_root=str(parts),
-            metainfo=dict(classes=tuple('abcde')),
-            data_prefix=dict(
-                img_path=f'images/{split}', seg_map_path=f'labels/{split}'
-            ),
-            img_suffix='.png',
-        )
-    config = tmp_path_factory.mktemp('plain') / 'plain.py'
-    cfg.dump(str(config))
-    return config
-
-
-def test_the_readmes_lines_with_stock_tools(tmp_path, plain):
+def test_the_readmes_lines_with_stock_tools(tmp_path, config):
     """In a config that inherits; the second resumes the dumped one."""
-    config = tmp_path / 'mine.py'
-    config.write_text(f'_base_ = {str(plain)!r}\n{first_python_block()}')
-    options = ['--work-dir', 'w', '--cfg-options', *SHORT]
+    mine = tmp_path / 'mine.py'
+    mine.write_text(f"_base_ = './config.py'\n{first_python_block()}")
     stock = UPSTREAM / 'tools' / 'train.py'
     dumped = tmp_path / 'w' / 'mine.py'
+    environment = {'PATH': '', 'XDG_CACHE_HOME': str(tmp_path / 'cache')}
     for arguments in (
-        [config, *options],
-        [dumped, '--resume', *options, 'train_cfg.max_iters=3'],
+        [mine],
+        [dumped, '--resume', '--cfg-options', 'train_cfg.max_iters=3'],
     ):
         if dumped.exists() and is_installed('mmsegmentation'):
             # Whose mmengine refuses its own checkpoints since torch 2.6.
+            text = dumped.read_text()
             safe = "'mmseg_margin.patches'"
-            dumped.write_text(
-                dumped.read_text().replace("'mmseg_margin'", safe)
-            )
-        cache = str(tmp_path / 'cache')
-        said = output_of_python(
-            tmp_path, stock, *arguments, PATH='', XDG_CACHE_HOME=cache
-        )
+            dumped.write_text(text.replace("'mmseg_margin'", safe))
+        said = output_of_python(tmp_path, stock, *arguments, **environment)
         assert 'decode.loss_margin' in said
         assert 'aux.loss_margin' in said
     assert 'Iter(train) [3/3]' in said
@@ -266,22 +223,21 @@ from torch.nn import SyncBatchNorm
 from mmseg_margin.hooks import ClassStatsHook, SwapLossHook
 
 with read_base():
-    from .base import *
+    from .config import *
 
 optim_wrapper.update(type=OptimWrapper)
-model['backbone']['norm_cfg'].update(type=SyncBatchNorm)
+model['backbone']['norm_cfg'] = dict(type=SyncBatchNorm)
 custom_hooks = [
     dict(type=SwapLossHook, loss='ce'), dict(type=ClassStatsHook)
 ]
 """
 
 
-def test_configs_that_import_their_classes(tmp_path, train, plain):
-    (tmp_path / 'base.py').write_text(plain.read_text())
+@pytest.mark.usefixtures('config')
+def test_configs_that_import_their_classes(tmp_path, train):
     (tmp_path / 'mine.py').write_text(READ_BASE)
-    flags = ['--amp', '--no-validate', '--no-fused-loss', '--loss', EAGER]
-    flags += ['--work-dir', 'w', '--verbose', '--cfg-options', *SHORT]
-    said = train(tmp_path / 'mine.py', *flags)
+    flags = ['--amp', '--no-validate', '--no-fused-loss', '--verbose']
+    said = train(tmp_path / 'mine.py', '--loss', EAGER, *flags)
     assert 'SyncBN became BN, mixed precision is off' in said
     assert 'decode.loss_margin' in said
     hooks = Config.fromfile(tmp_path / 'w' / 'mine.py').custom_hooks
@@ -294,21 +250,20 @@ def test_configs_that_import_their_classes(tmp_path, train, plain):
     [
         ([], 'nowhere', 'nowhere does not exist.*data_root=FOLDER'),
         ([], 'empty', 'is empty'),
-        (['--loss', 'magic'], 'parts', 'magic.*take one of'),
-        (['--loss', 'margin:teu=3'], 'parts', "no setting 'teu'.*tau"),
-        (['--loss', 'margin:tau=abc'], 'parts', "tau='abc' must be"),
-        (['--launcher', 'pytorch'], 'parts', 'torchrun'),
-        (['--auto-scale-lr'], 'parts', 'base_batch_size'),
+        (['--loss', 'magic'], 'data', 'magic.*take one of'),
+        (['--loss', 'margin:teu=3'], 'data', "no setting 'teu'.*tau"),
+        (['--loss', 'margin:tau=abc'], 'data', "tau='abc' must be"),
+        (['--launcher', 'pytorch'], 'data', 'torchrun'),
+        (['--auto-scale-lr'], 'data', 'base_batch_size'),
     ],
 )
 def test_mistakes_get_one_sentence(
-    tmp_path, train, parts, flags, data, expected
+    tmp_path, train, config, flags, data, expected
 ):
-    for split in SPLITS:
-        for name in ('images', 'labels'):
-            (tmp_path / 'empty' / name / split).mkdir(parents=True)
-    folder = parts if data == 'parts' else tmp_path / data
-    said = train(DEMO, *flags, '--cfg-options', *roots(folder), code=1)
+    for name in ('img', 'ann'):
+        (tmp_path / 'empty' / name).mkdir(parents=True)
+    root = f'train_dataloader.dataset.data_root={tmp_path / data}'
+    said = train(config, *flags, '--cfg-options', root, code=1)
     assert re.search(f'error: .*{expected}', said)
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from tests.commands import TOOLS, load_tool, run_python
+from tests.commands import TOOLS, load_tool, output_of_python
 from tests.processes import fork, run_tool, wait_for
 from tests.small_training import write_config
 
@@ -54,7 +54,6 @@ def test_missing_optuna_gets_one_sentence(tmp_path):
         "sys.argv = ['tune.py', 'config.py']\n"
         f"runpy.run_path({str(TOOLS / 'tune.py')!r}, run_name='__main__')\n"
     )
-    code, said = run_python(tmp_path, '-c', blocker)
-    assert code == 1
+    said = output_of_python(tmp_path, '-c', blocker, code=1)
     assert "pip install 'mmseg_margin[tune]'" in said
     assert 'Traceback' not in said

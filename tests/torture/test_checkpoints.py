@@ -1,6 +1,7 @@
 """Checkpoints through bit flips, full disks and kills at every step."""
 
 import errno
+import itertools
 import os
 import random
 import shutil
@@ -70,17 +71,16 @@ def half_way(tmp_path_factory):
 
 
 def go_on_until(config, step, stop):
-    """Resume, and stop at the n-th step of writing or removing."""
-    left = [step]
+    """Resume, and stop before or after a step of writing or removing."""
+    moments = itertools.count()
 
     def stopping(function):
         def call(*args, **kwargs):
-            for moment in ('before', 'after'):
-                if left[0] == 0:
-                    stop()
-                left[0] -= 1
-                if moment == 'before':
-                    result = function(*args, **kwargs)
+            if next(moments) == step:
+                stop()
+            result = function(*args, **kwargs)
+            if next(moments) == step:
+                stop()
             return result
 
         return call
