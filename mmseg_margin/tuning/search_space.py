@@ -31,6 +31,7 @@ CHOICES: dict[str, tuple] = {
     'objective': (*CLASSES,),
     'ce_weight': (1.0, 0.3, 0.0),
     'ce_ramp': (2.0, 0.0),
+    'softness': (0.0, 1.0),
     'pos_weight': (1.0, 'num_classes'),
     'log_base': (2, 'e'),
     'class_mean': (False, True),
@@ -40,7 +41,7 @@ CHOICES: dict[str, tuple] = {
 LARGEST_OFFSET = (0.01, 10.0)
 RANGES = ('largest_offset', 'upsilon')
 PARAMETERS = {
-    'jaccard': ('ce_weight', 'ce_ramp', 'class_weight'),
+    'jaccard': ('ce_weight', 'ce_ramp', 'softness', 'class_weight'),
     'margin': (
         *('pos_weight', 'log_base', 'class_mean', 'class_weight'),
         *RANGES,

@@ -66,7 +66,8 @@ def test_a_whole_search(task, shared):
     assert 'tuned=margin:backend=eager,pos_weight=1.0,' in text
     dashes = '\u2013 | ' * 5
     for name in ('0', 'jaccard'):
-        row = f'| {name} | jaccard | 1 | 2 | None | {dashes}50.25 | +1.75 |'
+        settings = '1 | 2 | 0 | None'
+        row = f'| {name} | jaccard | {settings} | {dashes}50.25 | +1.75 |'
         assert row in text
     assert re.search(r'\| 1 \| margin .*\| failed \| \u2013 \|', text)
     assert '| torch | 9.9 |' in text

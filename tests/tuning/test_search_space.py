@@ -37,6 +37,7 @@ def test_a_setting_has_the_defaults_of_the_loss():
         'objective': 'jaccard',
         'ce_weight': 1.0,
         'ce_ramp': 1.0,
+        'softness': 0.0,
         'class_weight': None,
     }
 
