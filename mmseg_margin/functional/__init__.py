@@ -1,6 +1,6 @@
 """The mathematics: torch and numpy only, no MMSegmentation needed."""
 
-from .backend import choose_backend
+from .backend import StageResult, choose_backend
 from .jaccard_loss import (
     JaccardObjective,
     count_errors,
@@ -28,10 +28,7 @@ from .reference import (
 )
 from .settings import MarginSettings, OffsetSettings
 from .softmax import CrossEntropy
-from .stage import StageResult, check_label_values, run_stage
-
-# The name under which the paper's loss was first published here.
-margin_calibration_loss = margin_loss
+from .stage import check_label_values, run_stage
 
 __all__ = [
     'ABSENT_CLASS_POLICIES',
@@ -51,7 +48,6 @@ __all__ = [
     'jaccard_loss',
     'jaccard_weights',
     'large_offset_warning',
-    'margin_calibration_loss',
     'margin_loss',
     'margin_offsets',
     'margin_ratios',

@@ -20,8 +20,6 @@ from torch import Tensor
 
 from mmseg_margin.errors import MissingPackageError, SettingError
 
-from .triton_launch import TritonResult
-
 P = ParamSpec('P')
 R = TypeVar('R')
 BACKENDS = ('auto', 'triton', 'compiled', 'eager')
@@ -30,7 +28,7 @@ BACKENDS = ('auto', 'triton', 'compiled', 'eager')
 COMPILE_FROM = 2**22
 # With fewer scores per thread, synchronising the threads after each operator
 # costs more than it saves, and far more on a busy machine.
-SCORES_A_THREAD = 2**20
+SCORES_PER_THREAD = 2**20
 # Scores of a piece per thread, few enough for the cache, and the fewest pixels
 # that make the overhead of a call negligible. A GPU needs more of both.
 EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
@@ -48,13 +46,16 @@ class Pixels(NamedTuple):
     weight: Tensor  # (1, P)
 
 
-class PixelTerms(NamedTuple):
-    """What a kernel computes for P pixels."""
+class StageResult(NamedTuple):
+    """What a kernel computes for P pixels, and a stage for a batch."""
 
-    loss: Tensor  # weighted, (1, P)
-    gradient: Tensor  # of the summed loss, (K, P)
-    hits: Tensor  # number of pixels whose label has the highest score
-    log_loss: Tensor | None = None  # sum of the weighted cross-entropy in it
+    loss: Tensor  # weight times loss, of each pixel or summed
+    hits: Tensor  # number of pixels whose label is the argmax of the scores
+    gradient: Any = None  # of the summed loss, (K, P) for a kernel
+    # Of JaccardObjective only: the sum of weight times cross-entropy, and
+    # what the classes (K,) add to the soft Jaccard loss of the batch.
+    ce: Tensor | None = None
+    jaccard: Tensor | None = None
     # The compiler stores intermediates that are returned, and would recompute
     # them in each loop otherwise.
     stored: tuple[Tensor, ...] = ()
@@ -63,7 +64,7 @@ class PixelTerms(NamedTuple):
 class PixelObjective(Protocol):
     """What is computed for each pixel; ignored ones have the weight 0."""
 
-    name: ClassVar[str]  # the key in triton_check.proven
+    name: ClassVar[str]  # the key in triton_check.kernels_match_reference
 
     def numbers(self, num_classes: int) -> tuple[float, ...]:
         """Settings that are part of a compiled kernel."""
@@ -76,13 +77,13 @@ class PixelObjective(Protocol):
         """
 
     @staticmethod
-    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> StageResult:
         """In few passes: overwrites intermediates, indexes by the label."""
 
     @staticmethod
     def fusible(
         pixels: Pixels, constants: tuple, numbers: tuple
-    ) -> PixelTerms:
+    ) -> StageResult:
         """The same for a compiler, without indexing, which splits loops."""
 
     def triton_stage(
@@ -91,12 +92,12 @@ class PixelObjective(Protocol):
         labels: Tensor,
         weight: Tensor | None,
         ignore_index: int,
-        pixel_loss: bool,
-    ) -> TritonResult:
-        """Loss, hits and gradient on a GPU, see :mod:`.triton_launch`."""
+        per_pixel: bool,
+    ) -> StageResult:
+        """The stage on a GPU; its gradient is in planes."""
 
 
-Kernel = Callable[[Pixels, tuple], PixelTerms]
+Kernel = Callable[[Pixels, tuple], StageResult]
 
 
 def class_numbers(like: Tensor) -> Tensor:
@@ -110,6 +111,39 @@ def class_numbers(like: Tensor) -> Tensor:
 def select_label(mask: Tensor, x: Tensor) -> Tensor:
     """The values (K, P) where the mask is set, summed over K, (1, P)."""
     return torch.where(mask, x, 0.0).sum(0, keepdim=True)
+
+
+def count_hits(
+    scores: Tensor, labels: Tensor, is_top: Tensor, may_tie: Tensor
+) -> Tensor:
+    """Number of pixels whose label is the argmax of the scores (K, P).
+
+    Args:
+        scores: (K, P).
+        labels: (1, P).
+        is_top: Whether no score is above the label's, (1, P).
+        may_tie: Whether another class may have the same score, (1, P). The
+            argmax takes far longer than the maximum, so that only these
+            pixels need it.
+    """
+    is_top = is_top & (labels >= 0)
+    if scores.device.type != 'cpu':
+        return (is_top & (scores.argmax(0) == labels)).sum()
+    hits = is_top.sum()
+    at = (is_top & may_tie).flatten().nonzero().flatten()
+    scores = scores.index_select(1, at)
+    is_tied = (scores == scores.amax(0)).sum(0) > 1
+    if is_tied.any():
+        label = labels[0, at[is_tied]]
+        hits -= (scores[:, is_tied].argmax(0) != label).sum()
+    return hits
+
+
+def fusible_hits(scores: Tensor, labels: Tensor, number: Tensor) -> Tensor:
+    """The same for a compiler: the first of the top classes is the argmax."""
+    is_top = scores == scores.amax(0, keepdim=True)
+    first = torch.where(is_top, number, len(scores)).amin(0, keepdim=True)
+    return (first == labels).sum()
 
 
 def choose_backend(
@@ -168,7 +202,7 @@ def make_plan(
         backend = _choose_without_triton(device, K * pixels)
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
-    if K * pixels < threads * SCORES_A_THREAD:
+    if K * pixels < threads * SCORES_PER_THREAD:
         threads = 1
     if device.type != 'cpu':
         size = max(GPU_SCORES // K, GPU_PIXELS)

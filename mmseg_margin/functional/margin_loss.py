@@ -33,11 +33,17 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 
-from .backend import Pixels, PixelTerms, select_label
+from .backend import (
+    Pixels,
+    StageResult,
+    count_hits,
+    fusible_hits,
+    select_label,
+)
 from .margins import large_offset_warning
 from .settings import MarginSettings
 from .stage import reduced_loss
-from .triton_launch import Stage, TritonResult
+from .triton_launch import Stage
 
 PerClass = Tensor | np.ndarray | Sequence[float] | float
 LN_2 = math.log(2)
@@ -76,7 +82,7 @@ class MarginObjective:
     @staticmethod
     def fusible(
         pixels: Pixels, constants: tuple, numbers: tuple
-    ) -> PixelTerms:
+    ) -> StageResult:
         scores, labels, weight = pixels
         number, rho_0k, rho_k0 = constants
         bits, pos_weight, neg_weight = numbers
@@ -105,12 +111,12 @@ class MarginObjective:
         to_top = to_top + (from_top - g) * tied
         to_second = torch.where(is_second & (tied == 0), to_second, 0.0)
         gradient = g - torch.where(is_top, to_top, to_second)
-        label_score = select_label(is_label, scores)
-        hits = ((label_score == top) & (labels >= 0)).sum()
-        return PixelTerms(loss, gradient, hits)
+        return StageResult(
+            loss, fusible_hits(scores, labels, number), gradient
+        )
 
     @staticmethod
-    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> StageResult:
         scores, labels, weight = pixels
         _, rho_0k, rho_k0 = constants
         bits, pos_weight, neg_weight = numbers
@@ -151,19 +157,19 @@ class MarginObjective:
         g.addcmul_(of_top, each_other)
         g.addcmul_(is_top, to_top, value=-1)
         g.addcmul_(is_second, to_second, value=-1)
-        return PixelTerms(loss, g, (is_hit & is_labelled).sum())
+        hits = count_hits(scores, labels, is_hit, tops > 1)
+        return StageResult(loss, hits, g)
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any
-    ) -> TritonResult:
+    ) -> StageResult:
         """The same on a GPU."""
         from .triton_margin import margin_kernel
 
         offsets = self.constants(scores[:0].float())
         bits, *weights = self.numbers(scores.shape[1])
         stage = Stage(scores, labels, *others)
-        result = stage.run(margin_kernel, *offsets, *weights, bits)
-        return result._replace(ce=None)
+        return stage.run(margin_kernel, *offsets, *weights, bits)
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:

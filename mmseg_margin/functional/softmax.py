@@ -12,8 +12,14 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .backend import Pixels, PixelTerms, select_label
-from .triton_launch import Stage, TritonResult
+from .backend import (
+    Pixels,
+    StageResult,
+    count_hits,
+    fusible_hits,
+    select_label,
+)
+from .triton_launch import Stage
 
 LOG2_E = 1 / math.log(2)
 
@@ -24,12 +30,17 @@ class Softmax(NamedTuple):
     power: Tensor  # exp(s - max s); divided by the total, the probabilities
     total: Tensor  # sum of the powers
     log_loss: Tensor  # log(1 / p_y); 0 or finite where a pixel is ignored
-    is_hit: Tensor  # whether the label's score is the maximum
+    is_top: Tensor  # whether no score is above the label's
 
     @property
     def error(self) -> Tensor:
         """``1 - p_y``, without cancellation where it is small."""
         return torch.expm1(-self.log_loss).neg()
+
+    @property
+    def odds(self) -> Tensor:
+        """``(1 - p_y) / p_y``, without cancellation on either side."""
+        return torch.expm1(self.log_loss)
 
 
 def eager_softmax(scores: Tensor, labels: Tensor, index: Tensor) -> Softmax:
@@ -42,19 +53,25 @@ def eager_softmax(scores: Tensor, labels: Tensor, index: Tensor) -> Softmax:
     power = (scores - top).mul_(LOG2_E).exp2_()
     total = power.sum(0, keepdim=True)
     log_loss = total.log().add_(top).sub_(label_score)
-    return Softmax(power, total, log_loss, (label_score == top) & is_labelled)
+    return Softmax(power, total, log_loss, label_score == top)
 
 
-def fusible_softmax(scores: Tensor, labels: Tensor, is_label: Tensor):
+def softmax_hits(softmax: Softmax, scores: Tensor, labels: Tensor) -> Tensor:
+    """Number of pixels whose label is the argmax, from eager_softmax."""
+    # Each of several top classes adds 1 to the total.
+    return count_hits(scores, labels, softmax.is_top, softmax.total >= 2)
+
+
+def fusible_softmax(scores: Tensor, labels: Tensor, number: Tensor) -> Softmax:
     """The same without indexing, so that it compiles to vector code."""
     top = scores.amax(0, keepdim=True)
-    label_score = select_label(is_label, scores)
+    label_score = select_label(labels == number, scores)
     power = (scores - top).exp()
     total = power.sum(0, keepdim=True)
     log_loss = total.log() + (top - label_score)
     is_labelled = labels >= 0
     log_loss = torch.where(is_labelled, log_loss, 0.0)
-    return Softmax(power, total, log_loss, (label_score == top) & is_labelled)
+    return Softmax(power, total, log_loss, label_score == top)
 
 
 @dataclass(frozen=True)
@@ -71,37 +88,39 @@ class CrossEntropy:
         return ()
 
     @staticmethod
-    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> PixelTerms:
+    def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> StageResult:
         scores, labels, weight = pixels
         index = labels.clamp(min=0).long()
         softmax = eager_softmax(scores, labels, index)
+        hits = softmax_hits(softmax, scores, labels)
         loss, slope = _focus(softmax, weight, *numbers)
         gradient = softmax.power.mul_(slope / softmax.total)
         gradient.scatter_add_(0, index, -slope)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum())
+        return StageResult(loss, hits, gradient)
 
     @staticmethod
     def fusible(
         pixels: Pixels, constants: tuple, numbers: tuple
-    ) -> PixelTerms:
+    ) -> StageResult:
         scores, labels, weight = pixels
         (number,) = constants
         is_label = labels == number
-        softmax = fusible_softmax(scores, labels, is_label)
+        softmax = fusible_softmax(scores, labels, number)
         loss, slope = _focus(softmax, weight, *numbers)
         gradient = softmax.power * (slope / softmax.total)
         gradient = gradient - torch.where(is_label, slope, 0.0)
-        return PixelTerms(loss, gradient, softmax.is_hit.sum())
+        return StageResult(
+            loss, fusible_hits(scores, labels, number), gradient
+        )
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any
-    ) -> TritonResult:
+    ) -> StageResult:
         """The same on a GPU."""
         from .triton_softmax import cross_entropy_kernel
 
         gamma, stage = float(self.gamma), Stage(scores, labels, *others)
-        result = stage.run(cross_entropy_kernel, gamma, FOCAL=gamma != 0)
-        return result._replace(ce=None)
+        return stage.run(cross_entropy_kernel, gamma, FOCAL=gamma != 0)
 
 
 def _focus(

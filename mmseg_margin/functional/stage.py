@@ -17,6 +17,7 @@ from .backend import (
     PixelObjective,
     Pixels,
     Plan,
+    StageResult,
     choose_backend,
     class_numbers,
     make_plan,
@@ -29,14 +30,6 @@ from .upsampling import Images, Phases, Piece, make_source
 
 REDUCTIONS = ('none', 'mean', 'sum')
 IGNORED, INVALID = -1, -2
-
-
-class StageResult(NamedTuple):
-    """The results of a head's loss stage."""
-
-    loss: Tensor  # weight times loss, summed or for each pixel, (N, ...)
-    hits: Tensor  # number of pixels whose label has the highest score
-    log_loss: Tensor | None  # sum of weight times cross-entropy, if part of it
 
 
 def reduced_loss(
@@ -106,7 +99,7 @@ def run_stage(
         launches = TritonRun(
             scores.detach(), labels, weight, objective, ignore_index, per_pixel
         )
-        return StageResult(*_Stage.apply(scores, launches))
+        return _result(_Stage.apply(scores, launches))
     labels = as_index(labels)
     if upsample and (per_pixel or scores.device.type != 'cpu'):
         # A loop over pieces would be hundreds of launches on a GPU.
@@ -119,7 +112,7 @@ def run_stage(
         upsample = False
     if not labels.numel():
         nothing = scores.sum(1) if per_pixel else scores.sum()
-        return StageResult(nothing, labels.sum(), None)
+        return StageResult(nothing, labels.sum())
     shape = labels.shape
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
@@ -133,10 +126,15 @@ def run_stage(
         like = values[:0].to(dtype)
         constants = class_numbers(like), *objective.constants(like, source)
         run = Run(source, plan, constants, per_pixel)
-        result = StageResult(*_Stage.apply(scores, run))
+        result = _result(_Stage.apply(scores, run))
     if per_pixel:
         return result._replace(loss=result.loss.view(shape))
     return result
+
+
+def _result(outputs: tuple) -> StageResult:
+    loss, hits, ce, jaccard = outputs
+    return StageResult(loss, hits, None, ce, jaccard)
 
 
 def _compute_dtype(scores: Tensor) -> torch.dtype:
@@ -151,29 +149,31 @@ class Run(NamedTuple):
     constants: tuple
     per_pixel: bool
 
-    def __call__(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """Loss, hits, cross-entropy and gradient."""
+    def __call__(self) -> StageResult:
         results = [
             self._run(piece) for piece in self.source.pieces(self.plan.pixels)
         ]
-        loss, hits, log_loss = map(list, zip(*results, strict=True))
-        return (
+        loss = [result.loss for result in results]
+        ce = [result.ce for result in results if result.ce is not None]
+        return StageResult(
             torch.cat(loss, 1) if self.per_pixel else torch.stack(loss).sum(),
-            torch.stack(hits).sum(),
-            None if log_loss[0] is None else torch.stack(log_loss).sum(),
+            torch.stack([result.hits for result in results]).sum(),
             self.source.gradient(),
+            torch.stack(ce).sum() if ce else None,
+            results[0].jaccard,
         )
 
-    def _run(self, piece: Piece) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _run(self, piece: Piece) -> StageResult:
         (scores, labels, weight), write_gradient = piece
         known = (labels >= 0).to(scores.dtype)
         if known.device.type != 'cpu':
             known.masked_fill_(labels == INVALID, torch.nan)
         pixels = Pixels(scores, labels, known.mul_(weight))
-        terms = self.plan.kernel(pixels, self.constants)
-        write_gradient(terms.gradient)
-        loss = terms.loss if self.per_pixel else terms.loss.sum()
-        return loss, terms.hits, terms.log_loss
+        result = self.plan.kernel(pixels, self.constants)
+        write_gradient(result.gradient)
+        loss = result.loss if self.per_pixel else result.loss.sum()
+        # What is not kept here is freed before the next piece.
+        return result._replace(loss=loss, gradient=None, stored=())
 
     def scale(self, gradient: Tensor, upstream: Tensor) -> Tensor:
         """Multiply the gradient by the upstream gradient, in place."""
@@ -195,29 +195,25 @@ class TritonRun(NamedTuple):
     ignore_index: int
     per_pixel: bool
 
-    def __call__(self) -> tuple[Tensor, Tensor, Tensor | None, Planes]:
-        """Loss, hits, cross-entropy, and the gradient in planes."""
+    def __call__(self) -> StageResult:
         one_weight = not self.weight.dim()
-        loss, ce, hits, planes, pixel_loss = self.objective.triton_stage(
+        result = self.objective.triton_stage(
             self.scores,
             self.labels,
             None if one_weight else self.weight,
             self.ignore_index,
             self.per_pixel,
         )
-        if pixel_loss is not None:
-            # An invalid label makes the sum NaN, so every pixel's loss too.
-            loss = pixel_loss + (loss - loss)
-        if one_weight:
-            loss = loss * self.weight
-            ce = None if ce is None else ce * self.weight
-        return loss, hits, ce, planes
+        if not one_weight:
+            return result
+        ce = None if result.ce is None else result.ce * self.weight
+        return result._replace(loss=result.loss * self.weight, ce=ce)
 
     def scale(self, planes: Planes, upstream: Tensor) -> Tensor:
         """The gradient times the upstream gradient."""
         if self.per_pixel:
             weighted = self._replace(weight=self.weight * upstream)
-            return weighted()[-1].combine(self.weight.new_ones(()))
+            return weighted().gradient.combine(self.weight.new_ones(()))
         if not self.weight.dim():
             upstream = upstream * self.weight
         return planes.combine(upstream)
@@ -237,10 +233,12 @@ def _use_triton(
         return False
     if backend == 'triton':
         return True
-    from .triton_check import proven
+    from .triton_check import kernels_match_reference
 
     scale = labels.shape[1] // scores.shape[2]
-    return proven(scores.device, scale, scores.dtype, (objective.name,))
+    return kernels_match_reference(
+        scores.device, scale, scores.dtype, (objective.name,)
+    )
 
 
 class _Stage(torch.autograd.Function):
@@ -249,12 +247,11 @@ class _Stage(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores, run):
         ctx.run = run
-        loss, hits, log_loss, ctx.gradient = run()
+        loss, hits, ctx.gradient, ce, jaccard, _ = run()
         ctx.save_for_backward(scores)
-        ctx.mark_non_differentiable(hits)
-        if log_loss is not None:
-            ctx.mark_non_differentiable(log_loss)
-        return loss, hits, log_loss
+        logged = [x for x in (hits, ce, jaccard) if x is not None]
+        ctx.mark_non_differentiable(*logged)
+        return loss, hits, ce, jaccard
 
     @staticmethod
     def backward(ctx, upstream, *_):
@@ -264,7 +261,7 @@ class _Stage(torch.autograd.Function):
         gradient, ctx.gradient = ctx.gradient, None
         with torch.no_grad():
             if gradient is None:
-                gradient = ctx.run()[-1]
+                gradient = ctx.run().gradient
             gradient = ctx.run.scale(gradient, upstream)
             # In float32 until here, because a pixel's weight may underflow,
             # and its loss overflow, in half precision.

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .backend import StageResult
+
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-NODES_A_PROGRAM = 1024
+NODES_PER_PROGRAM = 1024
 PROGRAMS_AT_ONCE = 256
 # A fused multiplication and addition is one instruction instead of two.
 OPTIONS = dict(num_warps=4, enable_fp_fusion=True)
@@ -70,30 +72,12 @@ class Planes(NamedTuple):
         gradient = self.values.new_empty(self.shape, dtype=self.dtype)
         launch(
             combine,
-            (N * K, -(-h * w // NODES_A_PROGRAM)),
+            (N * K, -(-h * w // NODES_PER_PROGRAM)),
             *(self.values, upstream, gradient, h, w),
             S=self.scale,
-            BLOCK=NODES_A_PROGRAM,
+            BLOCK=NODES_PER_PROGRAM,
         )
         return gradient
-
-
-class TritonResult(NamedTuple):
-    """The results of a head's loss stage.
-
-    Args:
-        loss: Sum over the labelled pixels of weight times loss, 0-dim.
-        ce: The cross-entropy in it, before ``ce_weight``; Jaccard only.
-        hits: Labelled pixels whose label's score is the maximum, int64.
-        planes: The gradient, to be combined in the backward pass.
-        pixel_loss: Each pixel's weight times loss, (N, H, W), if requested.
-    """
-
-    loss: Tensor
-    ce: Tensor | None
-    hits: Tensor
-    planes: Planes
-    pixel_loss: Tensor | None
 
 
 class Stage:
@@ -104,7 +88,7 @@ class Stage:
         labels: (N, S h, S w), integers; one that is no class gives NaN.
         weight: Weight of each pixel, (N, S h, S w).
         ignore_index: Label of the pixels that are left out.
-        pixel_loss: Whether to return the loss of each pixel too.
+        per_pixel: Whether to return the loss of each pixel, not the sum.
     """
 
     def __init__(
@@ -113,7 +97,7 @@ class Stage:
         labels: Tensor,
         weight: Tensor | None = None,
         ignore_index: int = 255,
-        pixel_loss: bool = False,
+        per_pixel: bool = False,
     ) -> None:
         self.scores = scores.detach().contiguous()
         self.labels = labels.contiguous()
@@ -121,14 +105,14 @@ class Stage:
         self.ignore_index = ignore_index
         self.scale = labels.shape[1] // scores.shape[2]
         self.pixel_loss = None
-        if pixel_loss:
+        if per_pixel:
             self.pixel_loss = labels.new_empty(
                 labels.shape, dtype=torch.float32
             )
 
     def run(
         self, kernel: Any, *arguments: Any, **constants: Any
-    ) -> TritonResult:
+    ) -> StageResult:
         """Run the kernel of a loss, and sum the results of its programs."""
         from . import triton_cells as cells
 
@@ -161,7 +145,9 @@ class Stage:
             *(sums, losses, hits, N * programs),
             BLOCK=PROGRAMS_AT_ONCE,
         )
+        loss, ce = losses
+        if self.pixel_loss is not None:
+            # An invalid label makes the sum NaN, so every pixel's loss too.
+            loss = self.pixel_loss + (loss - loss)
         gradient = Planes(planes, scores.shape, scores.dtype, S)
-        return TritonResult(
-            losses[0], losses[1], hits, gradient, self.pixel_loss
-        )
+        return StageResult(loss, hits, gradient, ce)

@@ -140,8 +140,7 @@ def margin_kernel(
     loss = (neg_weight * loss + pos_weight * loss_y) / bits + poison
     pixel_weight = cells.load_weight(weight, pixels)
     loss *= pixel_weight
-    hits = label_score >= top
-    cells.store_loss(sums, pixel_loss, loss, loss, hits, pixels)
+    cells.store_loss(sums, pixel_loss, loss, loss, is_top, pixels)
 
     neg = neg_weight * pixel_weight
     g_y = -pos_weight * pixel_weight * g_y

@@ -33,7 +33,7 @@ class Softmax(NamedTuple):
     p: Any  # probability of the label
     error: Any  # 1 - p
     log_loss: Any  # log(1 / p)
-    hits: Any  # whether the label's score is the maximum
+    hits: Any  # whether the label is the argmax of the scores
 
 
 @triton.jit
@@ -47,13 +47,15 @@ def softmax(scores, pixels, K, S: tl.constexpr):
     label = pixels.label
     top = tl.full(label.shape, float('-inf'), tl.float32)
     label_score = tl.zeros(label.shape, tl.float32)
+    argmax = tl.full(label.shape, -1, tl.int32)
     s_k = scores
     for k in tl.range(0, K):
         s = cells.upsample(s_k, pixels, S)
+        argmax = tl.where(s > top, k, argmax)
         top = tl.maximum(top, s)
         label_score = tl.where(label == k, s, label_score)
         s_k += pixels.stride
-    hits = label_score >= top
+    hits = argmax == label
     top = top * LOG2_E
     total = tl.zeros(label.shape, tl.float32)
     others = tl.zeros(label.shape, tl.float32)

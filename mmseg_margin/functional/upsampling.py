@@ -28,8 +28,8 @@ from .backend import Pixels
 SMALL_IMAGE = 2**18
 # Some pixels, and a function that takes their gradient (K, P).
 Piece = tuple[Pixels, Callable[[Tensor], object]]
-# Scores (K, ...) and labels (...) of some pixels.
-Sample = Iterator[tuple[Tensor, Tensor]]
+# The number of an image, and scores (K, P) and labels (1, P) of some pixels.
+Sample = Iterator[tuple[int, Tensor, Tensor]]
 
 
 class Axis(NamedTuple):
@@ -76,6 +76,11 @@ class Axis(NamedTuple):
         """The pixels of a phase at some places of the scores x."""
         return torch.lerp(*self.neighbours(x, phase, places), out=out)
 
+    def gather(self, phases: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Shifts and fractions of the taps of some pixels, (P,)."""
+        shifts, fractions = zip(*self.taps, strict=True)
+        return torch.tensor(shifts)[phases], like.new_tensor(fractions)[phases]
+
     def every(self, step: int, size: int) -> Iterator[tuple[int, slice]]:
         """Every ``step``-th pixel: a phase, and its places among ``size``."""
         period = math.lcm(self.scale, step)
@@ -99,6 +104,7 @@ class Phases:
         self.shape = scores.shape
         scores = scores.to(weight.dtype)
         self.scores = F.pad(scores, (1, 1, 1, 1), mode='replicate')
+        self.image_labels = labels
         self.labels = self._arrange(labels, -1)
         self.weight = self._arrange(weight.expand_as(labels), 0)
         self.image_size = tuple(labels.shape[1:])
@@ -121,7 +127,21 @@ class Phases:
         ):
             scores = self.rows.interpolate(self.scores[image], i, rows)
             scores = self.columns.interpolate(scores, j, columns)
-            yield scores, self.labels[image, i, j, rows, columns]
+            labels = self.labels[image, i, j, rows, columns]
+            yield image, scores.flatten(1), labels.reshape(1, -1)
+
+    def gather(self, image: int, at: tuple[Tensor, ...]) -> Tensor:
+        """Scores (K, P) at an index of the labels of an image."""
+        i, j, y, x = at
+        top, down = self.rows.gather(i, self.scores)
+        left, right = self.columns.gather(j, self.scores)
+        y, x = y + top, x + left
+        scores = self.scores[image]
+        near, far = (
+            scores[:, y + below, x].lerp(scores[:, y + below, x + 1], right)
+            for below in (0, 1)
+        )
+        return near.lerp(far, down)
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
         """All pixels, about ``pixels`` at a time."""
@@ -195,7 +215,8 @@ class Images:
         weight: Tensor,
         corners: bool | None,
     ) -> None:
-        self.scores, self.labels, self.corners = scores, labels, corners
+        self.scores, self.corners = scores, corners
+        self.labels = self.image_labels = labels
         self.weight = weight.expand_as(labels)
         self.image_size = tuple(labels.shape[1:])
 
@@ -220,7 +241,12 @@ class Images:
         """Every ``step``-th row and column of each image."""
         some: Any = (..., *[slice(None, None, step)] * len(self.image_size))
         for n in range(len(self.scores)):
-            yield self._up(n)[some], self.labels[n][some]
+            scores, labels = self._up(n)[some], self.labels[n][some]
+            yield n, scores.flatten(1), labels.reshape(1, -1)
+
+    def gather(self, image: int, at: tuple[Tensor, ...]) -> Tensor:
+        """Scores (K, P) at an index of the labels of an image."""
+        return self._up(image)[(slice(None), *at)]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
         """All pixels, at most ``pixels`` at a time."""

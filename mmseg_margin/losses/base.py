@@ -8,9 +8,12 @@ from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
 from mmseg_margin.errors import MarginError, SettingError
-from mmseg_margin.functional.backend import PixelObjective, uncompiled
-from mmseg_margin.functional.stage import (
+from mmseg_margin.functional.backend import (
+    PixelObjective,
     StageResult,
+    uncompiled,
+)
+from mmseg_margin.functional.stage import (
     as_index,
     check_reduction,
     run_stage,

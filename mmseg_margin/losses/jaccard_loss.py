@@ -10,9 +10,9 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional.jaccard_loss import JaccardObjective, check_levels
+from mmseg_margin.functional.backend import StageResult
+from mmseg_margin.functional.jaccard_loss import JaccardObjective
 from mmseg_margin.functional.settings import require
-from mmseg_margin.functional.stage import StageResult
 
 from .base import ClassWeight, PixelLoss
 
@@ -25,17 +25,19 @@ class JaccardLoss(PixelLoss):
     computed from histograms instead of a sort. The cross-entropy has the
     weight ``ce_weight * progress ** ce_ramp``: early in a training it would
     keep rare classes from being learnt, later it improves the frequent ones.
-    So the sum rises during training by design; both parts are logged too.
+    So the sum rises during training by design. With one of this package's
+    hooks, ``decode.jaccard`` (one minus the soft Jaccard index of the batch,
+    from 0 to 1, whatever the softness), ``decode.ce`` and
+    ``decode.ce_weight`` are logged beside it.
 
-    The progress, from 0 to 1, is that of the mmengine Runner that builds or
-    trains the model. Without a Runner, call :meth:`set_progress`.
+    The progress, from 0 to 1, is that of the mmengine Runner that trains the
+    model. Without a Runner, call :meth:`set_progress`.
 
     Args:
         ce_weight: Weight of the cross-entropy at the end of the training.
         ce_ramp: Power of the progress; 0 for the full weight from the start.
-        levels: Number of error levels in the histograms.
         class_weight: See :class:`PixelLoss`, as for the rest.
-        softness: How far the Jaccard loss has gone over from the Lovasz
+        softness: How far the Jaccard loss has annealed from the Lovasz
             extension (0) to the soft Jaccard index (1) at the end of the
             training; it grows in proportion to the progress.
 
@@ -47,14 +49,13 @@ class JaccardLoss(PixelLoss):
         self,
         ce_weight: float = 1.0,
         ce_ramp: float = 2.0,
-        levels: int = 64,
+        softness: float = 0.0,
         class_weight: ClassWeight = None,
         reduction: str = 'mean',
         avg_non_ignore: bool = True,
         loss_weight: float = 1.0,
         loss_name: str = 'loss_jaccard',
         backend: str = 'auto',
-        softness: float = 0.0,
     ) -> None:
         # The IoU is that of all ranks' pixels, and so is the mean.
         super().__init__(
@@ -69,21 +70,17 @@ class JaccardLoss(PixelLoss):
         self.ce_weight, self.ce_ramp = ce_weight, ce_ramp
         for name in ('ce_weight', 'ce_ramp'):
             require(self, name, 'not be negative', lambda x: x >= 0)
-        self.levels = check_levels(levels)
         self.softness = softness
         require(self, 'softness', 'be from 0 to 1', lambda x: 0 <= x <= 1)
         self._progress: float | None = None
         self._warned = False
         # A Runner creates its hub before its model, so this is usually its
-        # hub. The hub of an earlier Runner keeps its iteration: it is ignored.
-        hub = MessageHub.get_current_instance()
-        self._hub_name = hub.instance_name
-        self._stale_iter = hub.runtime_info.get('iter')
-        # A loss does not know its head unless a hook calls follow(). The hub
-        # counts the losses, so that each one has its own name in the log.
-        number = hub.runtime_info.get('jaccard_losses', 0)
-        hub.update_info('jaccard_losses', number + 1, resumed=False)
-        self._log_prefix = f'{loss_name}_{number}' if number else loss_name
+        # hub; by name, because a hub cannot be copied and pickled.
+        self._hub_name = MessageHub.get_current_instance().instance_name
+        self._iterations = {self._hub_name: _iteration(self._hub_name)}
+        self._is_training = False
+        # The hub to log to, and the prefix of the names there.
+        self._log_to = ('', '')
         self._unlogged: tuple[Tensor, float] | None = None
 
     def set_progress(self, progress: float) -> None:
@@ -94,8 +91,9 @@ class JaccardLoss(PixelLoss):
 
     def follow(self, hub: MessageHub, log_prefix: str) -> None:
         """Take the progress of the Runner with this hub, and log to it."""
-        self._hub_name, self._log_prefix = hub.instance_name, log_prefix
-        self._progress = self._stale_iter = None
+        self._hub_name = hub.instance_name
+        self._log_to = hub.instance_name, log_prefix
+        self._progress, self._is_training = None, True
 
     def current_ce_weight(self) -> float:
         """The weight of the cross-entropy at this step of the training."""
@@ -110,7 +108,7 @@ class JaccardLoss(PixelLoss):
     def _current_progress(self) -> float:
         if self._progress is not None:
             return self._progress
-        hub = self._hub()
+        hub = self._training_hub()
         if hub is not None:
             iterations = max(hub.get_info('max_iters'), 1)
             return min(hub.get_info('iter') / iterations, 1.0)
@@ -126,56 +124,68 @@ class JaccardLoss(PixelLoss):
             )
         return 0.0
 
-    def _hub(self) -> MessageHub | None:
-        """The hub of the Runner that is training, if one is."""
-        # By name, because a hub cannot be copied and pickled with the model.
-        if not MessageHub.check_instance_created(self._hub_name):
+    def _training_hub(self) -> MessageHub | None:
+        """The hub of the Runner that is training, if one is.
+
+        A second Runner may train the same model, and the hub of an earlier
+        Runner keeps its iteration. So the hub is the one that counts: this
+        one, the newest, or one that has counted before.
+        """
+        newest = MessageHub.get_current_instance().instance_name
+        iterations = {
+            name: _iteration(name)
+            for name in (self._hub_name, newest, *self._iterations)
+        }
+        counting = [
+            name
+            for name, iteration in iterations.items()
+            if iteration not in (None, self._iterations.get(name))
+        ]
+        self._iterations = iterations
+        if counting:
+            self._hub_name, self._is_training = counting[0], True
+        if not self._is_training or iterations[self._hub_name] is None:
             return None
-        hub = MessageHub.get_instance(self._hub_name)
-        iteration = hub.runtime_info.get('iter')
-        if iteration is None or iteration == self._stale_iter:
-            return None
-        self._stale_iter = None
-        return hub
+        return MessageHub.get_instance(self._hub_name)
 
     def objective(self) -> JaccardObjective:
         return JaccardObjective(
             self.current_ce_weight(),
-            self.levels,
             all_reduce if self.training else None,
             self.current_softness(),
         )
 
     def run(self, *args: Any, **kwargs: Any) -> StageResult:
         result = super().run(*args, **kwargs)
-        if self.training:
-            self._log(result)
+        jaccard, ce = result.jaccard, result.ce
+        if self.training and jaccard is not None and ce is not None:
+            self._log(torch.stack([jaccard.sum(), ce]))
         return result
 
-    def last_parts(self) -> dict[str, float]:
-        """The parts of the last step, once the device has finished it."""
-        if self._unlogged is None:
-            return {}
-        (total, ce), ce_weight = self._unlogged
-        return {
-            'jaccard': float(total) - ce_weight * float(ce),
-            'ce': float(ce),
-            'ce_weight': ce_weight,
-        }
-
-    def _log(self, result: StageResult) -> None:
+    def _log(self, parts: Tensor) -> None:
         """Log the parts of the previous step, and keep those of this one.
 
         Reading them now would wait for the device; a step later they have
         been copied.
         """
-        hub = self._hub()
-        if hub is None or result.log_loss is None:
-            return
-        for name, value in self.last_parts().items():
-            hub.update_scalar(f'train/{self._log_prefix}.{name}', value)
-        sums = torch.stack([result.loss.detach().sum(), result.log_loss])
-        self._unlogged = (
-            sums.to('cpu', non_blocking=True),
-            self.current_ce_weight(),
-        )
+        hub_name, prefix = self._log_to
+        if hub_name == self._hub_name:
+            hub = MessageHub.get_instance(hub_name)
+            for name, value in self.last_parts().items():
+                hub.update_scalar(f'train/{prefix}.{name}', value)
+        parts = parts.to('cpu', non_blocking=True)
+        self._unlogged = parts, self.current_ce_weight()
+
+    def last_parts(self) -> dict[str, float]:
+        """The parts of the last step, once the device has finished it."""
+        if self._unlogged is None:
+            return {}
+        (jaccard, ce), ce_weight = self._unlogged
+        return dict(jaccard=float(jaccard), ce=float(ce), ce_weight=ce_weight)
+
+
+def _iteration(hub_name: str) -> int | None:
+    """The iteration that a hub has counted to."""
+    if not MessageHub.check_instance_created(hub_name):
+        return None
+    return MessageHub.get_instance(hub_name).runtime_info.get('iter')

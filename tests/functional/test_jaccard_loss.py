@@ -1,22 +1,25 @@
-"""The Jaccard objective against sorting, and against Lovasz-softmax."""
+"""The Jaccard objective against sorting, and against the soft index."""
 
 import math
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from mmseg_margin.functional import (
-    JaccardObjective,
-    count_errors,
     jaccard_loss,
     jaccard_weights,
+    upsampled_jaccard_loss,
 )
-from mmseg_margin.functional.backend import Pixels
 from mmseg_margin.functional.jaccard_loss import (
-    ErrorWeights,
+    ERROR_UNIT,
+    LEVELS,
+    count_errors,
     counting_step,
+    error_level,
 )
+from mmseg_margin.functional.upsampling import make_source
 from tests.functional.builders import (
     IGNORE,
     jaccard,
@@ -25,132 +28,30 @@ from tests.functional.builders import (
 )
 
 
-def errors_of(scores, labels):
-    """Errors (P, K) of labelled pixels, and the mask of their labels."""
-    p = torch.softmax(scores, 1)
-    is_label = torch.nn.functional.one_hot(labels, scores.shape[1]).bool()
-    return torch.where(is_label, 1 - p, p), is_label
+def lovasz_losses(scores, labels):
+    """Berman et al., Alg. 1: the loss that each pixel (P,) adds, in float64.
 
-
-def sorted_weights(e, is_label, seen, seen_is_label, softness):
-    """``w_ik`` from the rank of each error among those that were seen.
-
-    A softness mixes the number of larger errors with the sum of all errors.
+    Of the mean over the classes that occur; the weights are constants.
     """
-    P, K = e.shape
-    w = torch.zeros_like(e)
-    fraction = seen_is_label.double().mean(0)
-    shown = (fraction > 0).sum()
-    for k in range(K):
-        if not fraction[k]:
-            continue
-        is_class = seen_is_label[:, k]
-        own, others = seen[is_class, k], seen[~is_class, k]
-        for i in range(P):
-            missed, taken = (
-                (1 - softness) * (errors > e[i, k]).double().sum() / len(seen)
-                + softness * errors.sum() / len(seen)
-                for errors in (own, others)
-            )
-            union = fraction[k] + taken
-            w[i, k] = 1 if is_label[i, k] else (fraction[k] - missed) / union
-            w[i, k] /= shown * union
-    return w
-
-
-def run_kernel(how, scores, labels, tables, ce_weight):
-    """Loss and gradient of pixels (P, K) with the weights of tables."""
-    number = torch.arange(scores.shape[1]).unsqueeze(1)
-    own, other = map(ErrorWeights.between, tables)
-    ce_weight = torch.tensor(ce_weight, dtype=torch.float64)
-    ones = torch.ones(1, len(labels), dtype=torch.float64)
-    pixels = Pixels(scores.t(), labels.unsqueeze(0), ones)
-    kernel = getattr(JaccardObjective, how)
-    terms = kernel(pixels, (number, own, other, ce_weight), ())
-    return terms.loss[0], terms.gradient.t()
-
-
-def lovasz_softmax(p, labels, K):
-    """Berman et al., Alg. 1, the mean over all classes."""
-    losses = []
-    for k in range(K):
-        is_label = (labels == k).to(p.dtype)
-        errors, order = (is_label - p[:, k]).abs().sort(descending=True)
-        is_label = is_label[order]
-        missed, taken = is_label.cumsum(0), (1 - is_label).cumsum(0)
-        loss = 1 - (is_label.sum() - missed) / (is_label.sum() + taken)
-        loss[1:] = loss[1:] - loss[:-1].clone()
-        losses.append((errors * loss).sum())
-    return sum(losses) / K
-
-
-@pytest.mark.parametrize('how', ['eager', 'fusible'])
-@pytest.mark.parametrize('absent', [False, True])
-@pytest.mark.parametrize('softness', [0.0, 0.3])
-@pytest.mark.parametrize('ce_weight', [0.0, 0.25])
-def test_equals_the_weights_by_sorting(how, ce_weight, softness, absent):
-    """With levels so fine that no two errors fall into the same one."""
-    K, P = 4, 80
-    scores, labels, *_ = make_batch(K, (P,), ignored=0)
-    seen, seen_labels, *_ = make_batch(K, (P,), seed=1, ignored=0)
-    if absent:
-        seen_labels[seen_labels == 2] = 1
-    counts = count_errors([(seen.t(), seen_labels)], seen, levels=2**19)
-    tables = jaccard_weights(counts, torch.float64, softness)
-    e, is_label = errors_of(scores, labels)
-    w = sorted_weights(e, is_label, *errors_of(seen, seen_labels), softness)
-
-    def slow(scores):
-        e, _ = errors_of(scores, labels)
-        log_loss = torch.where(is_label, -torch.log1p(-e), 0.0)
-        return (w * e + ce_weight * log_loss).sum()
-
-    loss, gradient = run_kernel(how, scores, labels, tables, ce_weight)
-    expected = value_and_gradient(slow, scores)
-    assert loss.sum() == pytest.approx(float(expected[0]), rel=1e-6)
-    # A histogram knows each error, and so their sum, to the width of a level.
-    atol = 1e-7 if softness else 1e-9
-    torch.testing.assert_close(gradient, expected[1], rtol=1e-6, atol=atol)
-
-
-@pytest.mark.parametrize('how', ['eager', 'fusible'])
-def test_weights_are_linear_between_the_borders_of_levels(how):
-    """So an error next to a border weighs the same on both sides of it."""
-    K = 3
-    scores, labels, *_ = make_batch(K, (64,), ignored=0)
-    scores[0] = 1e3 * torch.nn.functional.one_hot(labels[0], K)
-    scores[1] = -scores[0]
-    tables = torch.rand(2, K, 9, dtype=torch.float64)
-    e, is_label = errors_of(scores, labels)
-    borders = np.linspace(0, 1, 9)
-    expected = [
-        sum(
-            error * np.interp(error, borders, tables[1 - int(is_own), k])
-            for k, (error, is_own) in enumerate(zip(errors, mask, strict=True))
-        )
-        for errors, mask in zip(e.numpy(), is_label.numpy(), strict=True)
-    ]
-    loss, _ = run_kernel(how, scores, labels, tables, 0.0)
-    np.testing.assert_allclose(loss, expected, rtol=1e-9)
-
-
-def test_with_fine_levels_it_is_lovasz_softmax():
-    K = 3
-    scores, labels, *_ = make_batch(K, (8_000,), ignored=0)
-    _, gradient = value_and_gradient(
-        jaccard, scores, labels, ce_weight=0, levels=4096
-    )
-    _, expected = value_and_gradient(
-        lambda s: lovasz_softmax(s.softmax(1), labels, K), scores
-    )
-    gradients = gradient.flatten(), expected.flatten()
-    assert torch.cosine_similarity(*gradients, dim=0) > 1 - 1e-6
-    norm = pytest.approx(float(expected.norm()), rel=1e-4)
-    assert gradient.norm() == norm
+    log_p = scores.double().log_softmax(1)
+    shown = labels.unique()
+    losses = torch.zeros(len(labels), dtype=torch.float64)
+    for k in shown:
+        is_label = (labels == k).double()
+        p = log_p[:, k].exp()
+        # Without cancellation, so that confident errors have an order.
+        error = torch.where(is_label > 0, -torch.expm1(log_p[:, k]), p)
+        order = error.argsort(descending=True)
+        truth = is_label[order]
+        missed, taken = truth.cumsum(0), (1 - truth).cumsum(0)
+        jaccard = 1 - (truth.sum() - missed) / (truth.sum() + taken)
+        weight = jaccard.diff(prepend=jaccard.new_zeros(1))
+        losses = losses.index_add(0, order, error[order] * weight.detach())
+    return losses / len(shown)
 
 
 def soft_jaccard_loss(p, labels):
-    """One minus the mean soft Jaccard index of the classes shown."""
+    """One minus the mean soft Jaccard index of the classes that occur."""
     losses = []
     for k in labels.unique():
         is_label = (labels == k).to(p.dtype)
@@ -160,19 +61,150 @@ def soft_jaccard_loss(p, labels):
     return sum(losses) / len(losses)
 
 
-def test_at_full_softness_it_has_the_gradient_of_the_soft_jaccard_index():
-    scores, labels, *_ = make_batch(4, (500,), ignored=0)
+def rare_batch(K, P, small, confidence, lift=0.0, seed=0):
+    """Scores (P, K) of a confidence, labels; the last class has few pixels."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, K - 1, (P,), generator=generator)
+    labels[:small] = K - 1
+    scores = torch.randn(P, K, generator=generator)
+    scores = scores + lift * F.one_hot(labels, K)
+    return confidence * scores, labels
+
+
+def agreement(found, expected):
+    """Cosine of two gradients, and the ratio of their lengths."""
+    found, expected = found.double().flatten(), expected.flatten()
+    cosine = torch.cosine_similarity(found, expected, dim=0)
+    return float(cosine), float(found.norm() / expected.norm())
+
+
+def compare_with_sort(scores, labels, loss, reference=lovasz_losses):
+    value, gradient = value_and_gradient(loss, scores, labels)
+    exact, expected = value_and_gradient(
+        lambda s: reference(s, labels).sum(), scores.double()
+    )
+    cosine, ratio = agreement(gradient, expected)
+    assert float(value) == pytest.approx(float(exact), rel=0.01)
+    assert 0 <= value <= 1
+    assert cosine > 0.998
+    assert ratio == pytest.approx(1, abs=0.01)
+
+
+lovasz = partial(jaccard, ce_weight=0.0)
+
+
+@pytest.mark.parametrize('confidence', [0.5, 1, 2, 4, 8, 15])
+@pytest.mark.parametrize(
+    ('K', 'P', 'small', 'lift'),
+    [
+        (2, 3_200, 400, 0.0),
+        (5, 3_200, 9, 0.0),
+        (5, 20_000, 40, 1.2),
+        (19, 20_000, 1, 0.0),
+        (19, 20_000, 9, 1.2),
+        (171, 5_000, 1, 1.2),
+    ],
+)
+def test_it_is_the_lovasz_extension(K, P, small, lift, confidence):
+    scores, labels = rare_batch(K, P, small, confidence, lift)
+    compare_with_sort(scores, labels, lovasz)
+
+
+def test_confident_false_positives_of_a_rare_class():
+    """An object of 800 pixels that is taken for a class with 9."""
+    for confidence in (2, 8, 15):
+        scores, labels = rare_batch(19, 20_000, 9, confidence, 1.2)
+        scores[5_000:5_800, 18] += 3 * confidence
+        compare_with_sort(scores, labels, lovasz)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    scores, labels = rare_batch(5, 20_000, 9, 4.0)
+    compare_with_sort(scores.to(dtype), labels, lovasz)
+
+
+def test_weights_of_pixels_and_ignored_pixels():
+    """Weights multiply what a pixel adds, and leave the IoU as it is."""
+    scores, labels = rare_batch(5, 20_000, 50, 4.0)
+    ignored = torch.arange(len(labels)) % 7 == 3
+    weight = torch.rand(len(labels), dtype=torch.float64) * ~ignored
+    known = ~ignored
+
+    def ours(scores, labels):
+        labels = labels.masked_fill(ignored, IGNORE)
+        losses = lovasz(scores, labels, reduction='none')
+        return (weight * losses).sum() / known.sum()
+
+    def reference(scores, labels):
+        return weight[known] * lovasz_losses(scores[known], labels[known])
+
+    compare_with_sort(scores, labels, ours, reference)
+
+
+@pytest.mark.parametrize('confidence', [0.5, 2, 8])
+@pytest.mark.parametrize(('K', 'small'), [(4, 40), (5, 1), (171, 3)])
+def test_at_full_softness_it_is_the_soft_jaccard_index(K, small, confidence):
+    """In the gradient; the value is that of a linear function."""
+    scores, labels = rare_batch(K, 3_000, small, confidence)
     labels[labels == 2] = 1
-    _, gradient = value_and_gradient(
-        jaccard, scores, labels, ce_weight=0, levels=4096, softness=1.0
-    )
+    value, gradient = value_and_gradient(lovasz, scores, labels, softness=1.0)
     _, expected = value_and_gradient(
-        lambda s: soft_jaccard_loss(s.softmax(1), labels), scores
+        lambda s: soft_jaccard_loss(s.softmax(1), labels), scores.double()
     )
-    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-7)
+    assert 0 <= value <= 1
+    error = (gradient - expected).norm() / expected.norm()
+    assert error < 1e-4
 
 
-@pytest.mark.parametrize('softness', [0.0, 1.0])
+def test_softness_moves_the_numbers_of_larger_errors_to_their_means():
+    scores, labels = rare_batch(4, 4_000, 200, 2.0)
+    h, P = 0.3, len(labels)
+    p = scores.double().softmax(1)
+    w = torch.zeros_like(p)
+    for k in range(4):
+        own = labels == k
+        e = torch.where(own, 1 - p[:, k], p[:, k])
+        missed, taken = (
+            (1 - h) * (len(x) - torch.searchsorted(x, e, right=True))
+            + h * x.sum()
+            for x in (e[own].sort()[0], e[~own].sort()[0])
+        )
+        union = own.sum() + taken
+        intersection = own.sum() - missed
+        w[:, k] = torch.where(own, 1 / union, intersection / union**2) / 4
+
+    def slow(scores):
+        p = scores.softmax(1)
+        is_label = F.one_hot(labels, 4).bool()
+        return (w * torch.where(is_label, 1 - p, p)).sum()
+
+    value, gradient = value_and_gradient(lovasz, scores, labels, softness=h)
+    exact, expected = value_and_gradient(slow, scores.double())
+    assert float(value) == pytest.approx(float(exact), rel=1e-3)
+    cosine, ratio = agreement(gradient, expected)
+    assert cosine > 0.9995
+    assert ratio == pytest.approx(1, abs=1e-3)
+    assert P * w.max() > 1  # the weights differ
+
+
+@pytest.mark.parametrize('how', ['eager', 'compiled'])
+def test_the_cross_entropy_is_added(how):
+    scores, labels, *_ = make_batch(5, (2, 300), dtype=torch.float32)
+    without, with_ce = (
+        value_and_gradient(
+            jaccard_loss, scores, labels, ce_weight=w, backend=how
+        )
+        for w in (0.0, 0.25)
+    )
+    ce = value_and_gradient(
+        F.cross_entropy, scores, labels, ignore_index=IGNORE
+    )
+    for a, b, c in zip(with_ce, without, ce, strict=True):
+        torch.testing.assert_close(a, b + 0.25 * c)
+
+
+@pytest.mark.parametrize('softness', [0.0, 0.5, 1.0])
 @pytest.mark.parametrize('ce_weight', [0.0, 0.25])
 def test_properties(ce_weight, softness):
     K, P = 4, 300
@@ -190,36 +222,65 @@ def test_properties(ce_weight, softness):
     )
     torch.testing.assert_close(permuted, loss[pixels])
     labels = torch.tensor([0, 1, 2, 1])
-    perfect = 1e4 * torch.nn.functional.one_hot(labels).double()
+    perfect = 1e4 * F.one_hot(labels).double()
     assert jaccard(perfect, labels, ce_weight=ce_weight) == 0
 
 
-@pytest.mark.parametrize('softness', [0.0, 1.0])
-def test_weights_are_not_negative_and_bounded(softness):
-    """Also of classes that are not in the batch."""
-    histograms = torch.zeros(2, 3, 8, dtype=torch.int64)
-    histograms[0, 0, 0], histograms[1, 1:, 7] = 10, 10
-    weights = jaccard_weights(histograms, softness=softness)
-    assert weights.isfinite().all()
-    assert (weights >= 0).all()
-    assert (weights[:, 1:] == 0).all()
-    assert weights[0, 0, 0] == 1
+def test_a_batch_that_is_all_wrong_costs_one():
+    labels = torch.tensor([0, 1, 2, 1])
+    for softness in (0.0, 0.5, 1.0):
+        worst = 1e4 * F.one_hot((labels + 1) % 3).double()
+        loss = lovasz(worst, labels, softness=softness)
+        assert 0 <= loss <= 1
+        assert softness or loss == pytest.approx(1)
+
+
+def test_levels_are_16_per_octave_of_the_odds():
+    exponents = torch.arange(-16, 16, 1 / 64, dtype=torch.float64)
+    octave = exponents.floor()
+    within = (16 * (2 ** (exponents - octave) - 1) + 1e-9).floor()
+    expected = 16 * (octave + 16) + within
+    assert torch.equal(error_level(2**exponents).double(), expected)
+    odds = [-1e-9, 0, 2.0**-20, 2.0**20, math.inf, math.nan]
+    found = error_level(torch.tensor(odds)).tolist()
+    assert found == [0, 0, 0, *[LEVELS - 1] * 3]
+
+
+def batch_counts(scores, labels):
+    """The counts of a batch (N, K, H, W)."""
+    known = torch.where(labels == IGNORE, -1, labels).int()
+    source = make_source(scores, known, torch.ones(()), None)
+    return count_errors(source, scores)
 
 
 @pytest.mark.parametrize('K', [3, 40])
-def test_histograms_count_every_labelled_pixel_once(K):
-    scores, labels, *_ = make_batch(K, (1, 2000))
-    scores[0, :, 0] = math.nan
-    known = torch.where(labels == IGNORE, -1, labels)
-    counts = count_errors([(scores[0], known[0])], scores, levels=16)
-    seen = labels[0, 1:][labels[0, 1:] != IGNORE]
-    pixels = seen.bincount(minlength=K)
-    assert torch.equal(counts.sum(2)[0], pixels)
-    assert torch.equal(counts.sum(2)[1], len(seen) - pixels)
-    e, is_label = errors_of(scores[0].t()[1:], labels[0, 1:].clamp(max=K - 1))
-    place = e[is_label & (labels[0, 1:, None] != IGNORE)] * 16
-    level = place.long().clamp(max=15).bincount(minlength=16)
-    assert torch.equal(counts[0].sum(0), level)
+def test_counts_are_of_every_labelled_pixel(K):
+    scores, labels, *_ = make_batch(K, (1, 1, 2000))
+    scores[0, :, 0, 0] = math.nan
+    counts = batch_counts(scores, labels)
+    levels, errors, pixels = counts.split((LEVELS, 1, 1), 2)
+    y = labels[0, 0, 1:]
+    seen = y[y != IGNORE]
+    assert torch.equal(pixels[0].flatten(), seen.bincount(minlength=K))
+    assert torch.equal(levels[0].sum(1), pixels[0].flatten())
+    assert torch.equal(levels[1].sum(1), len(seen) - levels[0].sum(1))
+    p = scores[0, :, 0, 1:].softmax(0)[:, y != IGNORE]
+    is_label = seen == torch.arange(K).unsqueeze(1)
+    own = (is_label * (1 - p)).sum(1)
+    others = (~is_label * p).sum(1)
+    expected = torch.stack([own, others])
+    assert torch.allclose(errors[..., 0].double() * ERROR_UNIT, expected)
+
+
+def test_weights_of_absent_classes_are_zero():
+    scores, labels, *_ = make_batch(4, (1, 1, 500), ignored=0)
+    labels[labels == 2] = 1
+    weights = jaccard_weights(batch_counts(scores, labels))
+    assert weights.isfinite().all()
+    assert (weights >= 0).all()
+    assert (weights[:, 2] == 0).all()
+    nothing = torch.full_like(labels, IGNORE)
+    assert (jaccard_weights(batch_counts(scores, nothing)) == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -236,10 +297,51 @@ def test_counts_do_not_depend_on_the_step():
     for side in (300, 600):
         scores, labels, *_ = make_batch(3, (1, side, side))
         jaccard(scores, labels, reduce=seen.append)
-    fine, coarse = (float(counts[0].sum()) for counts in seen)
+    fine, coarse = (counts[..., :LEVELS].sum() for counts in seen)
     assert coarse / fine == pytest.approx(4, rel=0.02)
 
 
-def test_bad_levels():
-    with pytest.raises(ValueError, match=r'levels=2\.5 must be a whole numb'):
-        jaccard_loss(torch.zeros(1, 2), torch.zeros(1).long(), levels=2.5)
+@pytest.mark.parametrize('side', [1, 2, 3, 5, 8])
+@pytest.mark.parametrize('taken', [0, 30])
+def test_a_blob_of_few_pixels_has_its_pull(side, taken):
+    """512 x 1024 pixels, of which every 16th is on the grid.
+
+    The blob is missed, with and without an object that is taken for it.
+    """
+    generator = torch.Generator().manual_seed(side)
+    low = 0.5 * torch.randn(1, 3, 128, 256, generator=generator)
+    low[:, 0, :, :128] += 4
+    low[:, 1, :, 128:] += 4
+    low[:, 2, :taken, 200:230] += 12
+    scores = F.interpolate(low, scale_factor=4, mode='bilinear')
+    labels = torch.zeros(1, 512, 1024, dtype=torch.long)
+    labels[:, :, 512:] = 1
+    pulls = []
+    for shift in range(16):
+        y, x = 200 + 13 * shift + shift // 4, 100 + 9 * shift
+        blob = (slice(y, y + side), slice(x, x + side))
+        with_blob = labels.clone()
+        with_blob[0][blob] = 2
+        leaf = scores.clone().requires_grad_()
+        lovasz(leaf, with_blob).backward()
+        pull = leaf.grad[0, 2][blob].sum()
+        p = scores[0].double().softmax(0)
+        others = p[2][with_blob[0] != 2].sort()[0]
+        own = p[2][blob]
+        above = len(others) - torch.searchsorted(others, 1 - own)
+        exact = (own * (1 - own) / (side**2 + above)).sum() / 3
+        pulls.append(float(-pull / exact))
+    assert 0.85 < sum(pulls) / len(pulls) < 1.15
+
+
+@pytest.mark.parametrize('scale', [3, 4])
+def test_up_sampled_few_pixels_are_counted_too(scale):
+    """At a whole scale by phases, at another one from the whole image."""
+    low, labels, *_ = make_batch(3, (1, 384, 512), (96, 128), torch.float32)
+    low = low[..., : 384 // scale, : 512 // scale] if scale == 4 else low
+    labels[labels == 2] = 1
+    labels[0, 101:103, 202:204] = 2
+    whole = F.interpolate(low, size=(384, 512), mode='bilinear')
+    found = upsampled_jaccard_loss(low, labels, backend='eager')
+    expected = jaccard(whole, labels)
+    assert float(found) == pytest.approx(float(expected), rel=1e-4)

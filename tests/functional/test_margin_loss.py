@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from mmseg_margin import functional
 from mmseg_margin.functional import margin_loss, reference_loss
 from tests.functional.builders import (
     eager,
@@ -40,7 +39,6 @@ def test_settings_by_name_the_first_name_and_many_pieces():
     assert by_name == eager(*batch, pos_weight=4.0, log_base=math.e)
     mean = eager(*batch, class_mean=True)
     torch.testing.assert_close(4 * mean, eager(*batch))
-    assert functional.margin_calibration_loss is margin_loss
     large = make_batch(3, (2, 700, 90), dtype=torch.float32)
     torch.testing.assert_close(
         eager(*large), reference_loss(*large), check_dtype=False

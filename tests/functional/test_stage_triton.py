@@ -66,11 +66,14 @@ def test_auto_takes_it_only_once_it_is_proven(monkeypatch):
     """Here on the CPU, as if it were a GPU."""
     asked = []
 
-    def proven(*arguments):
+    def kernels_match_reference(*arguments):
         asked.append(arguments)
         return False
 
-    monkeypatch.setattr('mmseg_margin.functional.triton_check.proven', proven)
+    monkeypatch.setattr(
+        'mmseg_margin.functional.triton_check.kernels_match_reference',
+        kernels_match_reference,
+    )
     scores, labels, *_ = make_batch(3, (1, 4, 4), dtype=torch.float32)
     expected = objective_loss('jaccard', scores, labels)
     monkeypatch.setattr(stage, 'choose_backend', lambda *_: 'triton')

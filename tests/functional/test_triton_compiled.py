@@ -18,7 +18,7 @@ def test_registers_and_modelled_cost(tmp_path):
     tool = TOOLS / 'benchmark.py', 'kernels'
     output_of_python(TOOLS.parent, *tool, *arguments, TRITON_INTERPRET='0')
     figures = json.loads((tmp_path / 'figures.json').read_text('utf-8'))
-    assert len(figures['kernels']) == 7
+    assert len(figures['kernels']) == 8
     for compiled in figures['kernels'].values():
         assert compiled['sm_80']['registers'] <= 128
         assert compiled['sm_80']['spilled'] == 0

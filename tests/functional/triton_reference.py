@@ -6,11 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmseg_margin.functional import (
-    count_errors,
-    jaccard_weights,
-    pixel_margins,
-)
+from mmseg_margin.functional import jaccard_weights, pixel_margins
 
 
 class Batch(NamedTuple):
@@ -90,29 +86,42 @@ def margin_loss(
     return terms.sum(1) / bits
 
 
-def error_histograms(
-    scores: Tensor, batch: Batch, levels: int, step: int
-) -> Tensor:
-    """Own and others' errors of every step-th row and column, (2, K, L)."""
-    some = (..., slice(None, None, step), slice(None, None, step))
-    labels = batch.classes.masked_fill(~batch.known, -1)
-    sample = zip(scores[some], labels[some], strict=True)
-    return step * step * count_errors(sample, scores, levels)
+def level_of(error: Tensor) -> Tensor:
+    """16 levels per octave of the odds, linear within an octave."""
+    exponent = (error / (1 - error)).log2().clamp(-16, 15.9999)
+    octave = exponent.floor()
+    mantissa = 2 ** (exponent - octave)
+    return (16 * (octave + 16) + (16 * (mantissa - 1)).floor()).long()
+
+
+def error_counts(scores: Tensor, batch: Batch, step: int) -> Tensor:
+    """Own and others' errors, (2, K, levels, sum, pixels)."""
+    K, L = scores.shape[1], 512
+    p, is_label = scores.softmax(1), batch.is_label
+    error = torch.where(is_label, 1 - p, p)
+    counts = torch.zeros(2, K, L + 2, dtype=torch.float64)
+    for n, y, x in batch.known.nonzero().tolist():
+        grid = batch.labels[n, ::step, ::step]
+        few = (grid == batch.labels[n, y, x]).sum() < 64
+        on_grid = y % step == 0 and x % step == 0
+        weight = 1 if few or step == 1 else step**2 * on_grid
+        for k in range(K):
+            row = counts[int(not is_label[n, k, y, x]), k]
+            row[level_of(error[n, k, y, x])] += weight
+            row[L] += weight * error[n, k, y, x] * 2**32
+            row[L + 1] += bool(is_label[n, k, y, x])
+    return counts.long()
 
 
 def jaccard_loss(
     scores: Tensor, batch: Batch, counts: Tensor, softness: float
 ) -> Tensor:
-    """Of each pixel, without the cross-entropy, given the histograms."""
-    K, L = counts.shape[1:]
+    """Of each pixel, without the cross-entropy, given the counts."""
     tables = jaccard_weights(counts, torch.float64, softness)
     is_label, p = batch.is_label, scores.softmax(1)
     error = torch.where(is_label, 1 - p, p)
-    place = L * error.detach()
-    level = place.long().clamp(max=L - 1)
-    row = ((~is_label).long(), torch.arange(K).view(1, K, 1, 1))
-    low, high = tables[(*row, level)], tables[(*row, level + 1)]
-    weight = low + (high - low) * (place - level)
+    row = torch.arange(counts.shape[1]).view(1, -1, 1, 1)
+    weight = tables[(~is_label).long(), row, level_of(error.detach())]
     return (weight * error).sum(1)
 
 

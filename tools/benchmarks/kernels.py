@@ -19,8 +19,8 @@ from mmseg.models.utils import resize
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import triton_launch
-from mmseg_margin.functional.triton_launch import Stage, TritonResult
+from mmseg_margin.functional import StageResult, triton_launch
+from mmseg_margin.functional.triton_launch import Stage
 
 from .counting import Counter, Launch
 from .measuring import parse_shape, print_table, write_json
@@ -88,7 +88,7 @@ def model_stages(shape: str) -> dict[str, dict[str, int]]:
         # The mean over the pixels, and its gradient.
         result.loss / labels.numel()
         upstream = torch.ones((), device='meta') / labels.numel()
-        result.planes.combine(upstream)
+        result.gradient.combine(upstream)
 
     figures = {}
     for name in (MMSEG, *OURS):
@@ -104,20 +104,20 @@ def run_stage(
     scores: Tensor,
     labels: Tensor,
     weight: Tensor | None = None,
-    pixel_loss: bool = False,
-) -> TritonResult:
+    per_pixel: bool = False,
+) -> StageResult:
     """One of our stages, with the settings of its loss class."""
     from mmseg_margin.functional.triton_jaccard import jaccard_stage
     from mmseg_margin.functional.triton_margin import margin_kernel
     from mmseg_margin.functional.triton_softmax import cross_entropy_kernel
 
-    stage = Stage(scores, labels, weight, 255, pixel_loss)
+    stage = Stage(scores, labels, weight, 255, per_pixel)
     if name == 'margin':
         rho = torch.empty(scores.shape[1], device=scores.device)
         return stage.run(margin_kernel, rho, rho, 1.0, 1.0, 1.0)
     if name == 'jaccard':
         ce_weight = torch.empty((), device=scores.device)
-        return jaccard_stage(stage, ce_weight=ce_weight, levels=64, step=4)
+        return jaccard_stage(stage, ce_weight=ce_weight, step=4)
     return stage.run(cross_entropy_kernel, 2.0, FOCAL=True)
 
 
@@ -131,8 +131,8 @@ def all_launches(scale: int, dtype: str) -> dict[str, Launch]:
     counter = Counter()
     with counter.counting():
         for name in OURS:
-            result = run_stage(name, scores, labels, weight, pixel_loss=True)
-            result.planes.combine(result.loss)
+            result = run_stage(name, scores, labels, weight, per_pixel=True)
+            result.gradient.combine(result.loss)
     return {launch.kernel.__name__: launch for launch in counter.kernels}
 
 
