@@ -23,15 +23,15 @@ from mmseg_margin.losses.swap import follow_runner
 from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
+    CheckOptions,
     ClassStats,
     StatsCache,
     check_labels,
-    check_validation_labels,
     check_weight_method,
-    format_table,
     stats_of_checkpoint,
 )
 
+META_KEYS = META_KEY, VALIDATION_KEY
 ON_PROBLEM = ('error', 'warn')
 
 
@@ -102,42 +102,39 @@ class ClassStatsHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and give the statistics to the losses."""
-        model, offsets = runner.model, offset_settings_of(runner.model)
+        model = runner.model
         # mmengine calls after_load_checkpoint for fine-tuning too, where the
         # checkpoint's data set is another one; only resuming has iterations.
         meta = self._loaded_meta if runner.iter > 0 else {}
+        known = [stats_of_checkpoint(meta, key) for key in META_KEYS]
+        options = CheckOptions(
+            [stats for stats in known if stats is not None],
+            self.num_threads,
+            self.rare_share,
+            offset_settings_of(model),
+        )
+        loader = getattr(runner.val_loop, 'dataloader', None)
         report = check_labels(
             runner.train_dataloader.dataset,
             model,
             self.cache,
-            stats_of_checkpoint(meta),
-            self.num_threads,
-            self.rare_share,
-            offsets,
+            options,
+            validation=loader and loader.dataset,
         )
-        stats = report.stats
-        self._saved_meta = {META_KEY: stats.to_dict()}
-        loader = getattr(runner.val_loop, 'dataloader', None)
-        if loader is not None:
-            known = stats_of_checkpoint(meta, VALIDATION_KEY)
-            report.validation = check_validation_labels(
-                loader.dataset, model, self.cache, known, self.num_threads
-            )
-        if report.validation is not None:
-            found = report.validation.stats
-            self._saved_meta[VALIDATION_KEY] = found.to_dict()
         if self.on_problem == 'error':
             report.raise_errors()
         if str(report):
             runner.logger.warning(str(report))
-        self.stats = stats
-        give_stats(model, stats)
+        self.stats = report.stats
+        found = zip(META_KEYS, (report.stats, report.validation_stats))
+        self._saved_meta = {key: x.to_dict() for key, x in found if x}
+        give_stats(model, report.stats)
         follow_runner(runner)
         weights = None
         if self.class_weight is not None:
-            weights = stats.class_weights(self.class_weight)
+            weights = report.stats.class_weights(self.class_weight)
             set_class_weights(model, weights)
-        print_log(format_table(stats, offsets, weights), logger='current')
+        print_log(report.table(weights), logger='current')
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""
