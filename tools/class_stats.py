@@ -3,24 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-
-from mmengine.config import Config
-from mmengine.registry import init_default_scope
+from typing import Any
 
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.losses.objectives import offset_settings
-from mmseg_margin.stats import (
-    WEIGHT_METHODS,
-    LabelReport,
-    StatsCache,
-    check_labels,
-    check_validation_labels,
-    format_table,
-    plot_stats,
-)
 from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.launch import check_folders, load_config
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -43,17 +29,16 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--weights',
-        choices=WEIGHT_METHODS,
         nargs='?',
         const='inverse',
-        help='add class weights to the table, by inverse frequency if no '
-        'method is given',
+        help='add class weights to the table: inverse (without a method), '
+        'sqrt, median or effective',
     )
     parser.add_argument(
         '--tau',
         type=float,
-        help='show the margin-offsets of this tau; by default, those of the '
-        "config's loss, if it has any",
+        help='check and show the margin-offsets of this tau; by default, '
+        "those of the config's loss, if it has any",
     )
     parser.add_argument('--upsilon', type=float, help='likewise')
     parser.add_argument('--num-threads', type=int, help='all cores if not set')
@@ -67,18 +52,25 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
 @tool
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    from mmengine.registry import init_default_scope
+
+    from mmseg_margin.functional import OffsetSettings
+    from mmseg_margin.losses.objectives import offset_settings
+    from mmseg_margin.stats import plot_stats
+    from mmseg_margin.tooling.launch import load_config
+
     given = {'tau': args.tau, 'upsilon': args.upsilon}
     given = {key: value for key, value in given.items() if value is not None}
-    asked_for = OffsetSettings(**given) if given else None
+    offsets = OffsetSettings(**given) if given else None
     config = load_config(args.config, args.cfg_options)
     init_default_scope(config.get('default_scope', 'mmseg'))
-    # Only the training set determines the offsets of a training.
-    offsets = offset_settings(config) if args.split == 'train' else None
-    shown = asked_for or offsets
+    if offsets is None and args.split == 'train':
+        # Only the training set determines the offsets of a training.
+        offsets = offset_settings(config)
     report = check_split(config, args, offsets)
     stats = report.stats
     weights = stats.class_weights(args.weights) if args.weights else None
-    print(format_table(stats, shown, weights))
+    print(report.table(weights))
     if weights is not None:
         print(f'class_weight = {[round(weight, 6) for weight in weights]}')
     if str(report):
@@ -87,35 +79,34 @@ def main(argv: list[str] | None = None) -> None:
         stats.to_json(args.out)
         print(f'Wrote {args.out}.')
     if args.plot and stats.total:
-        plot_stats(stats, args.plot, shown)
+        plot_stats(stats, args.plot, offsets)
         print(f'Wrote {args.plot}.')
-    sys.exit(1 if report.all_errors else 0)
+    sys.exit(1 if report.errors else 0)
 
 
-def check_split(
-    config: Config, args: argparse.Namespace, offsets: OffsetSettings | None
-) -> LabelReport:
+def check_split(config: Any, args: argparse.Namespace, offsets: Any) -> Any:
     """The report on one split; that on train includes the labels of val."""
+    from mmseg_margin.stats import CheckOptions, StatsCache, check_labels
+    from mmseg_margin.tooling.launch import check_folders
+
     loader = config.get(f'{args.split}_dataloader')
     if loader is None:
         raise SettingError(f'{args.config} has no {args.split}_dataloader.')
     check_folders(config, (args.split,))
-    model = config.get('model') or {}
-    cache = None if args.no_cache else StatsCache()
-    options = {'cache': cache, 'num_threads': args.num_threads}
-    report = check_labels(loader.dataset, model, offsets=offsets, **options)
-    validation = config.get('val_dataloader')
-    if args.split == 'train' and validation is not None:
+    validation = None
+    if args.split == 'train' and config.get('val_dataloader') is not None:
         try:
             check_folders(config, ('val',))
+            validation = config.val_dataloader.dataset
         except MissingFileError as error:
-            said = 'The labels of the validation set were not checked'
-            print(f'{said}: {error}')
-        else:
-            report.validation = check_validation_labels(
-                validation.dataset, model, **options
-            )
-    return report
+            print(f'The labels of the validation set are not checked: {error}')
+    return check_labels(
+        loader.dataset,
+        config.get('model') or {},
+        None if args.no_cache else StatsCache(),
+        CheckOptions(num_threads=args.num_threads, offsets=offsets),
+        validation,
+    )
 
 
 if __name__ == '__main__':

@@ -31,7 +31,6 @@ from mmseg_margin.stats import (
     stats_of_checkpoint,
 )
 
-META_KEYS = META_KEY, VALIDATION_KEY
 ON_PROBLEM = ('error', 'warn')
 
 
@@ -106,7 +105,8 @@ class ClassStatsHook(Hook):
         # mmengine calls after_load_checkpoint for fine-tuning too, where the
         # checkpoint's data set is another one; only resuming has iterations.
         meta = self._loaded_meta if runner.iter > 0 else {}
-        known = [stats_of_checkpoint(meta, key) for key in META_KEYS]
+        keys = META_KEY, VALIDATION_KEY
+        known = (stats_of_checkpoint(meta, key) for key in keys)
         options = CheckOptions(
             [stats for stats in known if stats is not None],
             self.num_threads,
@@ -126,8 +126,10 @@ class ClassStatsHook(Hook):
         if str(report):
             runner.logger.warning(str(report))
         self.stats = report.stats
-        found = zip(META_KEYS, (report.stats, report.validation_stats))
-        self._saved_meta = {key: x.to_dict() for key, x in found if x}
+        self._saved_meta = {META_KEY: report.stats.to_dict()}
+        if report.validation_stats is not None:
+            found = report.validation_stats.to_dict()
+            self._saved_meta[VALIDATION_KEY] = found
         give_stats(model, report.stats)
         follow_runner(runner)
         weights = None
@@ -158,19 +160,20 @@ def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
         for name, head in heads_of_model(model).items()
         if predicts_boundaries(head)
     )
-    for name, module in modules(model):
-        if not isinstance(module, CrossEntropyLoss):
+    for name, loss in modules(model):
+        if not isinstance(loss, CrossEntropyLoss):
             continue
-        if name.startswith(boundaries):
+        is_softmax = not (loss.use_sigmoid or loss.use_mask)
+        if name.startswith(boundaries) or (
+            is_softmax and weight_cross_entropy(loss, weights)
+        ):
             continue
-        if module.use_sigmoid or module.use_mask:
-            reason = 'is not a softmax cross-entropy'
-        elif not weight_cross_entropy(module, weights):
-            reason = 'has a class_weight of its own'
-        else:
-            continue
-        text = f'{name} {reason}: ClassStatsHook leaves its class weights '
-        print_log(f'{text}alone.', logger='current', level=logging.WARNING)
+        print_log(
+            f'{name} gets no class weights: it is not a softmax '
+            'cross-entropy or has a class_weight of its own.',
+            logger='current',
+            level=logging.WARNING,
+        )
 
 
 def offset_settings_of(model: nn.Module) -> OffsetSettings | None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from mmseg.registry import DATASETS
@@ -118,16 +117,9 @@ def check_labels(
     heads = label_heads(model)
     dataset = _built(dataset)
     # The labels that the first head expects.
-    num_classes, ignored = next(iter(heads.values()), (None, None))
-    count = partial(
-        collect_stats,
-        num_classes=num_classes,
-        ignore_index=ignored,
-        cache=cache,
-        known=options.known,
-        num_threads=options.num_threads,
-    )
-    stats, findings, loaders = count(dataset)
+    expected = next(iter(heads.values()), (None, None))
+    settings = *expected, cache, options.known, options.num_threads
+    stats, findings, loaders = collect_stats(dataset, *settings)
     errors, warnings = describe_findings(findings, stats)
     report = LabelReport(dataset, stats, errors, warnings, options.offsets)
     _check_heads(report, heads, loaders)
@@ -141,7 +133,8 @@ def check_labels(
         report.errors.append(with_fix('no pixel carries a class', fix))
     if validation is not None:
         with suppress(NoLabelsError):
-            _add_validation(report, count(_built(validation)))
+            found = collect_stats(_built(validation), *settings)
+            _add_validation(report, found)
     return report
 
 
@@ -191,9 +184,9 @@ def _check_heads(
     expected = len(report.stats.classes)
     for name, (found, _) in heads.items():
         if found != expected:
-            finding = f'{name} has num_classes={found}, the data set has'
-            finding += f' {expected} classes'
+            differ = f'{name} has num_classes={found}, the data set has'
             fix = f'set num_classes={expected} in {name}'
+            finding = f'{differ} {expected} classes'
             report.errors.append(with_fix(finding, fix))
     ignored = {label for _, label in heads.values()}
     if len(ignored) > 1:

@@ -16,11 +16,11 @@ import threading
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import mmengine.fileio as fileio
 import numpy as np
-from mmcv.transforms import LoadImageFromFile
 from mmseg.datasets.transforms import LoadAnnotations, PackSegInputs
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
@@ -30,15 +30,9 @@ from mmseg_margin.datasets import LoadMappedAnnotations
 from .problems import Problem
 
 UPSTREAM_PACKAGES = ('mmcv', 'mmseg', 'mmseg_margin')
-COLOUR_CHANNELS = (3, 4)
 BYTES_OF_WIDEST_PIXEL = 4
 # cv2 and tifffile may read other suffixes though Pillow cannot.
 PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
-KEYS_READ: dict[type, str] = {
-    LoadAnnotations: 'seg_map_path',
-    LoadMappedAnnotations: 'seg_map_path',
-    LoadImageFromFile: 'img_path',
-}
 EXIF_ORIENTATION = 0x0112
 EXIF_ROTATED_BY_90_DEGREES = range(5, 9)
 
@@ -91,38 +85,38 @@ class LabelLoader:
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.transforms = list(dataset.pipeline.transforms)
-        self.loading_step = len(self.transforms)  # until the first label
-        # Set if it is LoadAnnotations, which is applied to the histogram.
-        self.transform: LoadAnnotations | None = None
-        # Files that are known to be read, on this machine.
-        self.local_keys: set[str] = set()
+        step = _step_of_load_annotations(self.transforms)
+        self.is_known = step is not None  # it applies to the histogram
+        # Another transform's step is known after the first label.
+        self.loading_step = len(self.transforms) if step is None else step
+        backends = (
+            (getattr(x, 'backend_args', None) or {}).get('backend', 'local')
+            for x in self.transforms[: self.loading_step + 1]
+        )
+        self.is_local = self.is_known and {*backends} == {'local'}
         self._tables: dict[str, NDArray[np.uint8]] = {}
         self._of_thread = threading.local()
-        step = _fast_step(self.transforms)
-        if step is not None:
-            self.loading_step, self.transform = step, self.transforms[step]
-            for transform in self.transforms[: step + 1]:
-                place = getattr(transform, 'backend_args', None) or {}
-                if place.get('backend', 'local') == 'local':
-                    self.local_keys.add(KEYS_READ.get(type(transform), ''))
 
     def mapping(self, info: Info) -> str:
         """From stored to delivered values, in words."""
-        if self.transform is None:
+        if not self.is_known:
             return ' -> '.join(type(x).__name__ for x in self.transforms)
-        given = {'mapping': getattr(self.transform, 'mapping', None)}
-        given |= {x: info.get(x) for x in ('reduce_zero_label', 'label_map')}
-        listing = ', '.join(f'{key}={value}' for key, value in given.items())
-        return f'LoadAnnotations({listing})'
+        mapping = getattr(self.transforms[self.loading_step], 'mapping', None)
+        return (
+            f'LoadAnnotations(mapping={mapping}, '
+            f'reduce_zero_label={info.get("reduce_zero_label")}, '
+            f'label_map={info.get("label_map")})'
+        )
 
     def load(self, info: Info) -> Label:
         """The label of one sample."""
-        if self.transform is None:
+        if not self.is_known:
             return self._run_pipeline(info)
         path, mapping = info.get('seg_map_path'), self.mapping(info)
         if not path:
             raise NoLabelError('the data set has no path of the label')
-        label = decode(fileio.get(path, self.transform.backend_args))
+        backend_args = self.transforms[self.loading_step].backend_args
+        label = decode(fileio.get(path, backend_args))
         if mapping not in self._tables:
             self._tables[mapping] = self._values_delivered(info)
         delivered = np.bincount(self._tables[mapping], label.stored, 256)
@@ -130,7 +124,7 @@ class LabelLoader:
 
     def _values_delivered(self, info: Info) -> NDArray[np.uint8]:
         """The values that the transform maps 0 to 255 to, shape (256,)."""
-        probe: Any = copy.copy(self.transform)
+        probe = copy.copy(self.transforms[self.loading_step])
         probe.backend_args = None
         values = np.arange(256, dtype=np.uint8).reshape(16, 16)
         with tempfile.TemporaryDirectory() as folder:
@@ -148,21 +142,14 @@ class LabelLoader:
             results = transform(results)
             if 'gt_seg_map' in results:
                 self.loading_step = step
-                labels = np.asarray(results['gt_seg_map'])
-                if labels.ndim == 3 and labels.shape[-1] in COLOUR_CHANNELS:
-                    _check_channels(labels.shape[-1])
-                return count_values(labels)
+                return count_values(np.asarray(results['gt_seg_map']))
         raise NoLabelError('no transform of the pipeline loads gt_seg_map')
 
     def foreign_transforms(self) -> list[str]:
         """Transforms of others between the loading and the packing."""
-        names = []
-        for transform in self.transforms[self.loading_step + 1 :]:
-            if isinstance(transform, PackSegInputs):
-                break
-            if not _is_upstream(transform):
-                names.append(type(transform).__name__)
-        return names
+        later = self.transforms[self.loading_step + 1 :]
+        before = takewhile(lambda x: not isinstance(x, PackSegInputs), later)
+        return [type(x).__name__ for x in before if not _is_upstream(x)]
 
 
 @dataclass(frozen=True)
@@ -180,23 +167,20 @@ class Annotation:
         return str(info.get('seg_map_path') or info.get('img_path', '?'))
 
     @cached_property
-    def label_state(self) -> State:
-        """The state of the label file, read once."""
-        return self._state('seg_map_path')
-
-    @cached_property
-    def image_state(self) -> State:
-        """The state of the image file, read once."""
-        return self._state('img_path')
-
-    def _state(self, key: str) -> State:
-        path = self.info.get(key) or ''
-        is_local = key in self.loader.local_keys and '://' not in path
-        return file_state(path) if path and is_local else None
+    def states(self) -> list[State]:
+        """The states of label and image, read once."""
+        paths = [self.info.get(x) for x in ('seg_map_path', 'img_path')]
+        is_local = self.loader.is_local
+        return [
+            file_state(path)
+            if is_local and path and '://' not in path
+            else None
+            for path in paths
+        ]
 
     def load(self) -> Label:
         """The label as the training pipeline delivers it."""
-        state, limit = self.label_state, Image.MAX_IMAGE_PIXELS
+        state, limit = self.states[0], Image.MAX_IMAGE_PIXELS
         if isinstance(state, OSError):
             raise state
         # Up to twice the limit Pillow only warns.
@@ -215,21 +199,25 @@ class Annotation:
 
     def check_image(self, label_size: Size | None) -> Found | None:
         """What is wrong with the image, as far as its header shows."""
-        state = self.image_state
+        path, state = str(self.info.get('img_path')), self.states[1]
         if state is None:
             return None
-        path = self.info['img_path']
         try:
             if isinstance(state, OSError):
                 raise state
-            size = _image_size(path, label_size)
+            with Image.open(path) as image:
+                size = image.size
+                if label_size not in (None, size):
+                    orientation = image.getexif().get(EXIF_ORIENTATION)
+                    if orientation in EXIF_ROTATED_BY_90_DEGREES:
+                        size = image.height, image.width
         except FileNotFoundError:
             return Problem.MISSING_IMAGE, path
-        except Image.DecompressionBombError:
-            return None  # images may be large, and are not read with Pillow
         except LOADING_ERRORS as error:
+            # Pillow's limit is none of training, which does not use Pillow.
+            is_large = isinstance(error, Image.DecompressionBombError)
             is_known = path.lower().endswith(PILLOW_SUFFIXES)
-            if is_known or error is state:
+            if error is state or (is_known and not is_large):
                 return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
             return None
         if label_size in (None, size):
@@ -242,10 +230,10 @@ def _is_upstream(transform: Any) -> bool:
     return type(transform).__module__.split('.')[0] in UPSTREAM_PACKAGES
 
 
-def _fast_step(transforms: list[Any]) -> int | None:
-    """Where labels are loaded, if by LoadAnnotations with Pillow."""
+def _step_of_load_annotations(transforms: list[Any]) -> int | None:
+    """None if labels are not loaded by it, or not with Pillow."""
     for step, transform in enumerate(transforms):
-        if KEYS_READ.get(type(transform)) == 'seg_map_path':
+        if type(transform) in (LoadAnnotations, LoadMappedAnnotations):
             return step if transform.imdecode_backend == 'pillow' else None
         if not _is_upstream(transform):
             break
@@ -271,53 +259,38 @@ def decode(content: bytes) -> Label:
     with Image.open(io.BytesIO(content)) as image:
         if image.format == 'EPS':
             raise NotAnIndexMapError('a PostScript program, which is not run')
-        _check_channels(len(image.getbands()))
-        has_problem = {
-            Problem.LOSSY: image.format in ('JPEG', 'MPO'),
-            Problem.THIN: min(image.size) == 1,
-        }
+        problems = []
+        if image.format in ('JPEG', 'MPO'):
+            problems.append(Problem.LOSSY)
+        if min(image.size) == 1:
+            problems.append(Problem.THIN)
         if image.mode in ('L', 'P'):  # most labels; counted without a copy
             counts = np.array(image.histogram(), dtype=np.int64)
         else:
             pixels = np.asarray(image)
-            _check_whole(pixels)
+            _check_indices(pixels)
+            if pixels.min(initial=0) < 0 or pixels.max(initial=0) > 255:
+                problems.append(Problem.WRAPPED)
             with np.errstate(invalid='ignore'):  # of floats beyond integers
-                labels = pixels.astype(np.uint8)
-            counts = count_values(labels).stored
-            has_problem[Problem.WRAPPED] = (
-                pixels.min(initial=0) < 0 or pixels.max(initial=0) > 255
-            )
-        problems = tuple(x for x, is_found in has_problem.items() if is_found)
-        return Label(counts, counts, image.size, problems=problems)
+                counts = count_values(pixels.astype(np.uint8)).stored
+        return Label(counts, counts, image.size, problems=tuple(problems))
 
 
 def count_values(labels: NDArray) -> Label:
     """The histogram of labels of any shape and type."""
-    _check_whole(labels)
+    _check_indices(labels)
     is_byte = (labels >= 0) & (labels < 256)
     counts = np.bincount(labels[is_byte].astype(np.uint8), minlength=256)
     outside = tuple(int(value) for value in np.unique(labels[~is_byte]))
     return Label(counts, counts, outside=outside)
 
 
-def _check_whole(values: NDArray) -> None:
-    if not (np.isfinite(values) & (values == np.rint(values))).all():
+def _check_indices(labels: NDArray) -> None:
+    channels = labels.shape[-1] if labels.ndim == 3 else 1
+    if channels in (2, 3, 4):  # a volume of biomedical labels has more
+        raise NotAnIndexMapError(f'{channels} channels, not one class index')
+    if not (np.isfinite(labels) & (labels == np.rint(labels))).all():
         raise NotAnIndexMapError('values that are not whole numbers')
-
-
-def _check_channels(number: int) -> None:
-    if number > 1:
-        raise NotAnIndexMapError(f'{number} channels, not one class index')
-
-
-def _image_size(path: str, label_size: Size | None) -> Size:
-    """The size in the header; rotated if that is how the image is shown."""
-    with Image.open(path) as image:
-        if label_size not in (None, image.size):
-            orientation = image.getexif().get(EXIF_ORIENTATION)
-            if orientation in EXIF_ROTATED_BY_90_DEGREES:
-                return image.height, image.width
-        return image.size
 
 
 def _reason(error: BaseException) -> str:

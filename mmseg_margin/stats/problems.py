@@ -31,16 +31,15 @@ class Problem(Enum):
     UNREADABLE_IMAGE = ('unreadable images', EXPORT_AGAIN)
     TOO_LARGE = (
         'label files that declare more pixels than Pillow accepts',
-        'training would fail on them as well: cut them into tiles, or raise '
-        'PIL.Image.MAX_IMAGE_PIXELS if you trust them',
+        'cut them into tiles, or raise PIL.Image.MAX_IMAGE_PIXELS, which '
+        'training needs as well',
     )
     NOT_AN_INDEX_MAP = (
         'label files without one class index for each pixel',
         'convert them to single-channel files that hold the class index',
     )
     LOSSY = (
-        'label files in JPEG, a lossy format: it changes values, above all '
-        'at the borders of classes',
+        'label files in JPEG, a lossy format, which changes values',
         'export the labels again as PNG from their source; converting these '
         'files keeps the damage',
     )
@@ -55,18 +54,17 @@ class Problem(Enum):
     VALUE = ('label values outside the classes', '')
     BINARY_MASK = (
         'every label is either 0 or 255, a mask rather than class indices',
-        '255 counts as ignored or as out of range, so no class but 0 would '
-        'be learnt: in every pipeline, replace LoadAnnotations by\n'
-        "    dict(type='LoadMappedAnnotations', mapping={255: 1})",
+        '255 counts as ignored or as out of range, so only class 0 would be '
+        'learnt; in every pipeline, replace LoadAnnotations by '
+        "dict(type='LoadMappedAnnotations', mapping={255: 1})",
     )
     SIZE = (
         'labels whose size differs from that of the image',
         'check that image and label belong together and have the same size',
     )
     THIN = (
-        'labels that are one pixel wide or high, which LoadAnnotations '
-        'squeezes to a line, so that training fails',
-        'take them out of the split',
+        'labels one pixel wide or high, which LoadAnnotations squeezes',
+        'take them out of the split, because training would fail on them',
     )
     WRAPPED = (
         'label files with values below 0 or above 255, which LoadAnnotations '
@@ -76,16 +74,12 @@ class Problem(Enum):
 
 
 class Finding(NamedTuple):
-    """One problem of one file.
-
-    ``text`` names the file, ``values`` are its label values outside the
-    classes.
-    """
+    """One problem of one file."""
 
     position: int  # of the sample, so that any number of ranks agrees
     problem: Problem
-    text: str
-    values: Sequence[int] = ()
+    text: str  # names the file
+    values: Sequence[int] = ()  # outside the classes
 
 
 def with_fix(finding: str, fix: str) -> str:
@@ -107,7 +101,11 @@ def describe_findings(
         files = found[problem]
         if problem is Problem.VALUE:
             values = Counter(value for file in files for value in file.values)
-            headline += f': {_list_values(values)}'
+            most = sorted(values.most_common(VALUES_SHOWN))
+            listed = [f'{value} in {count} file(s)' for value, count in most]
+            if len(values) > VALUES_SHOWN:
+                listed.append(f'{len(values) - VALUES_SHOWN} more values')
+            headline += f': {", ".join(listed)}'
             fix = _fix_values(sorted(values), set(found), stats)
         lines = [f'{headline} ({len(files)} file(s))']
         lines += [f'    {printable(x.text)}' for x in files[:FILES_SHOWN]]
@@ -118,21 +116,11 @@ def describe_findings(
     return errors, warnings
 
 
-def _list_values(values: Counter[int]) -> str:
-    """The most frequent values, with the number of files of each."""
-    most = sorted(values.most_common(VALUES_SHOWN))
-    listed = [f'{value} in {count} file(s)' for value, count in most]
-    if len(values) > VALUES_SHOWN:
-        listed.append(f'{len(values) - VALUES_SHOWN} more values')
-    return ', '.join(listed)
-
-
 def _fix_values(
     values: list[int], problems: set[Problem], stats: ClassStats
 ) -> str:
     """The likely fix for label values outside the classes."""
-    num_classes = len(stats.classes)
-    ignored = stats.ignore_index
+    num_classes, ignored = len(stats.classes), stats.ignore_index
     if Problem.LOSSY in problems:
         return 'JPEG is lossy, see above: export the labels again as PNG'
     if Problem.BINARY_MASK in problems:
@@ -151,8 +139,7 @@ def _fix_values(
             )
         return (
             f'if {num_classes} means unlabelled, set '
-            f'ignore_index={num_classes} in every head or map it to '
-            f'{ignored} in the files; if it is a class, set '
+            f'ignore_index={num_classes} in every head; if it is a class, set '
             f'num_classes={num_classes + 1}; if 0 is an unlabelled '
             'background, set reduce_zero_label=True'
         )
@@ -162,6 +149,7 @@ def _fix_values(
             f'ignore_index=255 (it is {ignored})'
         )
     return (
-        'map these values to classes or to the ignore index '
-        f'({ignored}), or correct num_classes and the list of classes'
+        f'map these values to classes or to the ignore index ({ignored}), '
+        'for example with LoadMappedAnnotations, or correct num_classes and '
+        'the list of classes'
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,26 @@ from .class_stats import JSON_FORMAT, ClassStats
 from .label_files import LOADING_ERRORS, Annotation, LabelLoader
 from .problems import Finding, Problem
 
-Scanned = tuple[NDArray[np.int64], list[Finding]]
 MAX_THREADS = 16
 VALUES_SHOWN = 5
+
+Mask = NDArray[np.bool_]  # of the 256 label values
+
+
+class NoLabelsError(DataSetError):
+    """The data set has no label files that could be counted."""
+
+
+class Scanned(NamedTuple):
+    """What was found in some label files.
+
+    ``sums`` has one column for each of the 256 values. The rows are pixels,
+    images, and labelled pixels of those images, by delivered value, that is
+    after the loading transform; and pixels by the value in the file.
+    """
+
+    sums: NDArray[np.int64]
+    findings: list[Finding]
 
 
 class Collected(NamedTuple):
@@ -34,10 +52,6 @@ class Collected(NamedTuple):
     stats: ClassStats
     findings: list[Finding]
     loaders: list[LabelLoader]
-
-
-class NoLabelsError(DataSetError):
-    """The data set has no label files that could be counted."""
 
 
 def collect_stats(
@@ -68,15 +82,16 @@ def collect_stats(
     rank, world_size = dist.get_dist_info()
     shard = annotations[rank::world_size]
     key = _key_on_all_ranks(annotations, shard, classes, ignore_index)
-    stats = _find_earlier(key, cache, known)
-    if stats is not None:
-        return Collected(stats, [], loaders)
+    earlier = _find_earlier(key, cache, known)
+    if earlier is not None:
+        return Collected(earlier, [], loaders)
     is_ignored = np.arange(256) == ignore_index
     is_class = (np.arange(256) < (len(classes) or 256)) & ~is_ignored
-    scanned = shard, is_class, is_ignored, num_threads
-    sums, findings = _scan_on_all_ranks(*scanned)
-    stored = np.flatnonzero(sums[3]).tolist()
-    if stored == [0, 255] and not sums[0, 1:255].any():
+    sums, findings = _scan_on_all_ranks(
+        shard, is_class, is_ignored, num_threads
+    )
+    is_mask = np.flatnonzero(sums[3]).tolist() == [0, 255]
+    if is_mask and not sums[0, 1:255].any():
         findings += (
             Finding(x.position, Problem.BINARY_MASK, x.label_path)
             for x in annotations
@@ -84,7 +99,6 @@ def collect_stats(
     of_classes = sums[:3] * is_class
     largest = int(np.flatnonzero(of_classes[0]).max(initial=0))
     classes = classes or _numbered(largest + 1)
-    kinds = dict.fromkeys(type(x.dataset).__name__ for x in loaders)
     counts, images, image_pixels = of_classes[:, : len(classes)].tolist()
     mappings = {x.loader.mapping(x.info) for x in annotations}
     stats = ClassStats(
@@ -93,7 +107,7 @@ def collect_stats(
         images,
         image_pixels,
         ignored=int(sums[0, is_ignored].sum()),
-        dataset=' + '.join(kinds),
+        dataset=' + '.join({type(x.dataset).__name__: x for x in loaders}),
         files=len(annotations),
         mapping='; '.join(sorted(mappings)),
         ignore_index=ignore_index,
@@ -120,7 +134,7 @@ def list_annotations(dataset: Any) -> list[Annotation]:
 
 
 def _find_samples(dataset: Any) -> list[tuple[LabelLoader, int]]:
-    """The loader of each sample, and its index in the data set there."""
+    """The loader of each sample, and its index in the loader's data set."""
     # Data sets may have attributes called ``dataset``; no wrapper of mmengine
     # or mmseg has a pipeline of the kind that loads samples.
     pipeline: Any = getattr(dataset, 'pipeline', None)
@@ -145,21 +159,28 @@ def _numbered(num_classes: int) -> list[str]:
     return [f'class {index}' for index in range(num_classes)]
 
 
-def fingerprint(*parts: object) -> str:
+def _hash(*parts: object) -> int:
     """A hash of anything that JSON can represent."""
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return int(hashlib.sha256(json.dumps(parts).encode()).hexdigest(), 16)
 
 
 def _key_on_all_ranks(
     annotations: list[Annotation], shard: list[Annotation], *settings: object
 ) -> str:
-    """The fingerprint of all that determines the counts.
+    """The hash of all that determines the counts, the same on every rank.
 
     It is empty if the state of a label is unknown, because the file is not on
     this machine, cannot be read, or is read by a transform of others.
     """
-    names = fingerprint(*(x.label_path for x in annotations))
-    found = dist.all_gather_object((names, _digest(shard)))
+    names = _hash([x.label_path for x in annotations])
+    are_known = all(
+        x.states[0] and not any(isinstance(y, OSError) for y in x.states)
+        for x in shard
+    )
+    digest = None
+    if are_known:  # a sum, so that any number of ranks has the same
+        digest = sum(_hash(x.loader.mapping(x.info), x.states) for x in shard)
+    found = dist.all_gather_object((names, digest))
     if len({names for names, _ in found}) > 1:
         raise DataSetError(
             'The ranks do not see the same label files: check that every '
@@ -168,47 +189,38 @@ def _key_on_all_ranks(
     digests = [digest for _, digest in found]
     if None in digests:
         return ''
-    return fingerprint(JSON_FORMAT, sum(digests), *settings)
-
-
-def _digest(shard: list[Annotation]) -> int | None:
-    """The sum over the files, so that any number of ranks has the same."""
-    total = 0
-    for x in shard:
-        states = x.label_state, x.image_state
-        if states[0] is None or any(isinstance(s, OSError) for s in states):
-            return None
-        total += int(fingerprint(x.loader.mapping(x.info), *states), 16)
-    return total
+    return f'{_hash(JSON_FORMAT, sum(digests), *settings):064x}'
 
 
 def _find_earlier(
     key: str, cache: StatsCache | None, known: Sequence[ClassStats]
 ) -> ClassStats | None:
     """Statistics of the same files, settings and classes, if there are any."""
-    found: list[Any] = [x for x in known if key and x.fingerprint == key]
-    if not found and key and cache is not None and dist.is_main_process():
-        found = [cache.load(key)]
-    found = found[:1] or [None]
-    dist.broadcast_object_list(found)
+    if not key:
+        return None
+    found: list[Any] = [x for x in known if x.fingerprint == key][:1]
+    if not found:
+        is_main = dist.is_main_process()
+        found = [cache.load(key) if cache is not None and is_main else None]
+        dist.broadcast_object_list(found)
     return found[0]
 
 
-def _scan_on_all_ranks(*shard: Any) -> Scanned:
+def _scan_on_all_ranks(shard: list[Annotation], *options: Any) -> Scanned:
     """The result of all ranks, each of which scans its shard."""
     result = None
     try:
-        result = scan(*shard)
+        result = scan(shard, *options)
     finally:  # even if this rank fails, so that no other waits for it
-        findings = dist.all_gather_object(result and result[1])
+        findings = dist.all_gather_object(result and result.findings)
     failed = [i for i, found in enumerate(findings) if found is None]
-    if result is None or failed:
+    if failed:
         raise DataSetError(
             f'Reading the labels failed on rank {failed}: see the error there.'
         )
-    sums = torch.from_numpy(result[0])
+    sums = torch.from_numpy(result.sums)
     dist.all_reduce(sums)
-    return sums.numpy(), [x for found in findings for x in found]
+    return Scanned(sums.numpy(), [x for found in findings for x in found])
 
 
 def available_cores() -> int:
@@ -226,43 +238,36 @@ def default_threads() -> int:
 
 def scan(
     annotations: Sequence[Annotation],
-    is_class: NDArray[np.bool_],
-    is_ignored: NDArray[np.bool_],
+    is_class: Mask,
+    is_ignored: Mask,
     num_threads: int | None = None,
 ) -> Scanned:
-    """Read every label once, in threads; rank 0 shows the progress.
-
-    Returns sums with one column for each of the 256 values, and what is wrong
-    with the files. The rows are pixels, images, and labelled pixels of those
-    images, by delivered value, that is after the loading transform; and pixels
-    by the value in the file.
-    """
+    """Read every label once, in threads; rank 0 shows the progress."""
     if num_threads is not None and num_threads < 1:
         raise SettingError(f'num_threads={num_threads} must be 1 or more.')
-    sums = np.zeros((4, 256), np.int64)
-    findings: list[Finding] = []
+    total = Scanned(np.zeros((4, 256), np.int64), [])
+    read = partial(_scan_file, is_class, is_ignored)
+    # One label before the others: file backends connect on first use.
+    first = list(map(read, annotations[:1]))
     pool = ThreadPoolExecutor(num_threads or default_threads())
     try:
-        for of_file, found in track(
-            pool.map(partial(_scan_file, is_class, is_ignored), annotations),
+        for found in track(
+            chain(first, pool.map(read, annotations[1:])),
             'Reading labels',
             len(annotations),
             console=Console(stderr=True),
             disable=not dist.is_main_process(),
         ):
-            sums += of_file
-            findings += found
+            total.sums[:] += found.sums
+            total.findings.extend(found.findings)
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C
-    return sums, findings
+    return total
 
 
 def _scan_file(
-    is_class: NDArray[np.bool_],
-    is_ignored: NDArray[np.bool_],
-    annotation: Annotation,
+    is_class: Mask, is_ignored: Mask, annotation: Annotation
 ) -> Scanned:
-    """The sums of one file, and what is wrong with it."""
     path, size = annotation.label_path, None
     sums = np.zeros((4, 256), np.int64)
     note = partial(Finding, annotation.position)
@@ -285,4 +290,4 @@ def _scan_file(
     of_image = annotation.check_image(size)
     if of_image is not None:
         findings.append(note(*of_image))
-    return sums, findings
+    return Scanned(sums, findings)
