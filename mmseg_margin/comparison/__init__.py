@@ -1,8 +1,9 @@
 """Train one config under several objectives and compare them.
 
 The import registers the hook and the metric that the configs of runs name.
+``python -m mmseg_margin.comparison FOLDER`` carries out one run.
 """
 
-from .training import ClassIoUMetric, CurvesHook
+from .curves import ClassIoUMetric, CurvesHook
 
 __all__ = ['ClassIoUMetric', 'CurvesHook']

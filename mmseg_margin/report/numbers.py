@@ -13,6 +13,8 @@ from .pages import Bold
 ABSENT = '\u2013'  # en dash
 MINUS = '\u2212'
 CONFIDENCE = 0.95
+# With fewer values an interval says nothing, and nothing is set in bold.
+ENOUGH = 3
 
 
 class MeanDifference(NamedTuple):
@@ -25,8 +27,11 @@ class MeanDifference(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval lies on one side of 0, otherwise 0."""
-        if self.low is None or self.high is None:
+        """1 or -1 where the interval lies on one side of 0, otherwise 0.
+
+        With fewer than :data:`ENOUGH` values it is 0.
+        """
+        if self.low is None or self.high is None or self.n < ENOUGH:
             return 0
         return (self.low > 0) - (self.high < 0)
 
@@ -68,30 +73,33 @@ def difference_cells(rows: Iterable[ArrayLike]) -> list[str]:
 
 
 def mean_cells(rows: Iterable[ArrayLike]) -> list[str]:
-    """``mean ± deviation`` of each row, the largest mean in bold."""
+    """``mean ± deviation`` of each row, the largest mean in bold.
+
+    Nothing is bold if a row has fewer than :data:`ENOUGH` values, or if all
+    means are the same after rounding.
+    """
     found = [_finite(row) for row in rows]
-    means = [v.mean() if v.size else math.nan for v in found]
-    deviations = [
-        f' ± {v.std(ddof=1):.2f}' if v.size > 1 else '' for v in found
-    ]
-    texts = map(''.join, zip(number_cells(means), deviations, strict=True))
-    return embolden_best([*texts], means)
+    cells = number_cells(v.mean() if v.size else math.nan for v in found)
+    sizes = [v.size for v in found if v.size]
+    best = max((v.mean() for v in found if v.size), default=math.nan)
+    is_clear = min(sizes, default=0) >= ENOUGH and len({*cells} - {ABSENT}) > 1
+    for i, values in enumerate(found):
+        is_best = is_clear and cells[i] == f'{best:.2f}'
+        if values.size > 1:
+            cells[i] += f' ± {values.std(ddof=1):.2f}'
+        if is_best:
+            cells[i] = Bold(cells[i])
+    return cells
 
 
 def number_cells(values: Iterable[float], digits: str = '.2f') -> list[str]:
     return [f'{v:{digits}}' if math.isfinite(v) else ABSENT for v in values]
 
 
-def embolden_best(cells: Sequence[str], values: ArrayLike) -> list[str]:
-    """Bold for the largest value, and for any that rounds to the same."""
-    shown = np.round(np.asarray(values, dtype=np.float64), 2)
-    if np.isfinite(shown).sum() < 2:
-        return list(cells)
-    best = np.nanmax(shown)
-    return [
-        Bold(cell) if value == best else cell
-        for cell, value in zip(cells, shown, strict=True)
-    ]
+def list_names(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, or ``a, b and c``."""
+    *others, last = names
+    return f'{", ".join(others)} and {last}' if others else last
 
 
 def _finite(values: ArrayLike) -> NDArray:

@@ -14,6 +14,7 @@ DPI = 140
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLACK, ORANGE, SKY, GREEN = '#000000', '#E69F00', '#56B4E9', '#009E73'
 BLUE, RED, PINK, GREY = '#0072B2', '#D55E00', '#CC79A7', '#999999'
+COLOURS = (BLACK, PINK, BLUE, ORANGE, GREEN, RED, SKY, GREY)
 LONGEST_LINE, MOST_LINES = 40, 6
 
 
