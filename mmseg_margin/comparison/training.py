@@ -23,7 +23,7 @@ from mmseg_margin.errors import MissingFileError
 from mmseg_margin.evaluation.tail_iou_metric import split_by_frequency
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.offsets import fit_checkpoint
-from mmseg_margin.tooling.flags import without_validation
+from mmseg_margin.tooling.config_edits import without_validation
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 
 from .curves import CurvesHook
@@ -158,7 +158,7 @@ def train_and_test(
         run = replace(run, resumed=[*run.resumed, iteration])
         write_run(run, folder)
     prepare_for_device(cfg)
-    runner = build_runner(cfg)
+    runner = build_runner(cfg, is_verbose=True)
     runner.train()
     curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
     metrics = runner.test()
@@ -192,7 +192,7 @@ def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
     prepare_for_device(cfg)
     images = cfg.train_cfg.max_iters // ITERATIONS_PER_FIT_IMAGE
     fitted = fit_checkpoint(
-        build_runner(cfg),
+        build_runner(cfg, is_verbose=True),
         str(checkpoint),
         folder / 'fitted_offsets.pth',
         num_images=max(1, min(FIT_IMAGES, images)),
