@@ -1,7 +1,6 @@
 """Train one config under several objectives and compare them.
 
 The import registers the hook and the metric that the configs of runs name.
-``python -m mmseg_margin.comparison FOLDER`` carries out one run.
 """
 
 from .curves import ClassIoUMetric, CurvesHook

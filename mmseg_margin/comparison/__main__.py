@@ -1,6 +1,5 @@
-"""Carries out the run whose record is in a folder: started by ``compare``."""
+"""Carries out one run, for ``compare``: FOLDER INIT [--fit-offsets]."""
 
-import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,7 @@ from .training import carry_out
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('folder', type=Path)
-    parser.add_argument('--init')
-    parser.add_argument('--fit-offsets', action='store_true')
-    args = parser.parse_args()
+    folder, init = Path(sys.argv[1]), sys.argv[2]
 
     def record_error(
         kind: type[BaseException],
@@ -28,12 +23,12 @@ def main() -> None:
         text = str(error)
         if not isinstance(error, MarginError):
             text = f'{kind.__name__}: {text}'
-        write_run(replace(read_run(args.folder), error=text), args.folder)
+        write_run(replace(read_run(folder), error=text), folder)
         sys.__excepthook__(kind, error, traceback)
 
     sys.excepthook = record_error
     apply_patches()
-    carry_out(args.folder, args.init, args.fit_offsets)
+    carry_out(folder, init, fit='--fit-offsets' in sys.argv)
 
 
 if __name__ == '__main__':

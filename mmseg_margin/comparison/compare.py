@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import product
@@ -21,19 +22,18 @@ import torch
 from filelock import FileLock
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
-from rich.progress import MofNCompleteColumn, Progress
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.errors import MarginError, MissingFileError, SettingError
+from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.stats import StatsCache, check_labels
+from mmseg_margin.terminal import printable
 
-from .curves import PROGRESS_FILE
+from .curves import SECONDS_FILE
 from .records import (
     COMMON_FILE,
     CONFIG_FILE,
-    FITTED,
     Run,
     read_run,
     read_runs,
@@ -43,14 +43,9 @@ from .records import (
 
 LOG_FILE = 'log.txt'
 POLL_SECONDS = 0.5
-OTHER_FOLDER = 'choose another --out, or remove that folder to begin again.'
 
 
-class RunFailedError(MarginError):
-    """A run ended without a result; the message has the reason."""
-
-
-def named_objectives(texts: list[str]) -> dict[str, str]:
+def named_objectives(texts: Sequence[str]) -> dict[str, str]:
     """Objectives by the name that a user gave them, or by themselves.
 
     Example:
@@ -61,7 +56,7 @@ def named_objectives(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, objective = text.partition('=')
         # Settings come after a colon, and the terms of a sum after a plus.
-        if not (name and objective) or {':', '+'} & {*name}:
+        if not equals or ':' in name or '+' in name:
             name = objective = text
         if objectives.setdefault(name, objective) != objective:
             raise SettingError(
@@ -74,24 +69,21 @@ def named_objectives(texts: list[str]) -> dict[str, str]:
 def compare(
     cfg: Config,
     objectives: dict[str, str],
-    seeds: list[int],
+    seeds: Sequence[int],
     out: Path,
     init: str | None = None,
     jobs: int = 1,
     fit_offsets: bool = False,
-) -> None:
+) -> list[str]:
     """Train and test every objective with every seed.
 
     What has been done before in the same folder is not done again, and
     objectives, seeds and fitted offsets can be added to it. In the checkpoint
     to start from, ``init``, ``{seed}`` is replaced.
 
-    Raises:
-        RunFailedError: After all other runs, so that no work is lost.
+    Returns:
+        The runs that failed, with their logs; the others are carried out.
     """
-    for flag, number in (('--seeds', len(seeds)), ('--jobs', jobs)):
-        if number < 1:
-            raise SettingError(f'{flag} must be 1 or more.')
     if 'max_iters' not in cfg.train_cfg:
         raise SettingError(
             'The config trains by epochs: give it an IterBasedTrainLoop with '
@@ -100,13 +92,14 @@ def compare(
     losses = {n: parse_objective(text) for n, text in objectives.items()}
     for terms in losses.values():
         set_objective(copy.deepcopy(cfg), terms)
-    start = init or cfg.get('load_from')
-    inits = {seed: init and init.replace('{seed}', str(seed)) for seed in seeds}
-    starts = {s: describe_start(inits[s] or cfg.get('load_from')) for s in seeds}
+    start = init or cfg.get('load_from') or ''
+    starts = {
+        s: describe_start(start.replace('{seed}', str(s))) for s in seeds
+    }
     common = describe(cfg)
     command = f'{Path(sys.argv[0]).name} {shlex.join(sys.argv[1:])}'
     out.mkdir(parents=True, exist_ok=True)
-    folders: dict[Path, str | None] = {}
+    undone: dict[Path, str] = {}
     with FileLock(out / 'lock'):
         _keep(out / CONFIG_FILE, cfg.pretty_text)
         _keep(out / COMMON_FILE, json.dumps(common, indent=1))
@@ -119,25 +112,21 @@ def compare(
         # Seed by seed, so that a comparison cut short is still a fair one.
         for seed, name in product(seeds, objectives):
             folder = run_folder(out, name, seed)
-            folders[folder] = inits[seed]
             if (name, seed) not in known:
                 settings = objectives[name], losses[name], starts[seed]
                 run = Run(len(known), name, seed, *settings, command)
                 known[name, seed] = run
                 write_run(run, folder)
-    undone = {
-        folder: path
-        for folder, path in folders.items()
-        if not read_run(folder).is_done(fit_offsets)
-    }
-    print(
-        f'{len(folders)} training runs of {common["iterations"]:,} iterations '
-        f'each: {", ".join(objectives)} with {len(seeds)} seed(s), {jobs} at a '
-        f'time, starting from {start or "the initialisation of the config"}.'
-        + (len(undone) < len(folders)) * f' {len(undone)} are left to do.',
-        flush=True,
+            if not known[name, seed].is_done(fit_offsets):
+                undone[folder] = (init or '').replace('{seed}', str(seed))
+    total = len(objectives) * len(seeds)
+    _say(
+        f'{total} training runs of {common["iterations"]:,} iterations: '
+        f'{", ".join(objectives)}, each with {len(seeds)} seed(s), {jobs} at '
+        f'a time, from {start or "the initialisation of the config"}; '
+        f'{total - len(undone)} are done already.'
     )
-    run_all(undone, common['iterations'], jobs, fit_offsets)
+    return run_all(undone, common['iterations'], jobs, fit_offsets)
 
 
 def _keep(path: Path, text: str) -> None:
@@ -149,14 +138,15 @@ def _keep(path: Path, text: str) -> None:
 
 def _other(what: str) -> SettingError:
     return SettingError(
-        f'The folder holds a comparison with {what}: {OTHER_FOLDER}'
+        f'The folder holds a comparison with {what}: choose another --out, or '
+        'remove that folder to begin again.'
     )
 
 
-def describe_start(path: str | None) -> str | None:
+def describe_start(path: str) -> str | None:
     """Name and hash of a checkpoint, or the address of a remote one."""
     if not path or '://' in path:
-        return path
+        return path or None
     if not Path(path).is_file():
         raise MissingFileError(
             f'The checkpoint {path} to start from does not exist: give the '
@@ -184,73 +174,77 @@ def describe(cfg: Config) -> dict[str, Any]:
 
 
 def run_all(
-    undone: dict[Path, str | None], iterations: int, jobs: int, fit: bool
-) -> None:
-    """Carry out runs, given by their folders, with one progress bar."""
-    waiting = list(undone)
-    untrained = {f for f in undone if not read_run(f).is_done()}
+    undone: dict[Path, str], iterations: int, jobs: int, fit: bool
+) -> list[str]:
+    """Carry out runs, given by their folders; return those that failed."""
+    waiting, failures = list(undone), []
+    untrained = [folder for folder in undone if not read_run(folder).is_done()]
+    is_estimated = not untrained
     running: dict[int, tuple[Path, subprocess.Popen]] = {}
-    failures: list[str] = []
-    done, is_estimated = 0, False
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, refresh_per_second=1) as progress:
-        bar = progress.add_task('iterations', total=len(undone) * iterations)
-        say = progress.console.print
-        try:
-            while waiting or running:
-                for slot in set(range(jobs)) - running.keys():
-                    if waiting:
-                        folder = waiting.pop(0)
-                        process = _start(folder, undone[folder], slot, jobs, fit)
-                        running[slot] = folder, process
-                time.sleep(POLL_SECONDS)
-                for slot, (folder, process) in [*running.items()]:
-                    if (code := process.poll()) is None:
-                        continue
+    try:
+        while waiting or running:
+            for slot in set(range(jobs)) - running.keys():
+                if waiting:
+                    folder = waiting.pop(0)
+                    options = [undone[folder]]
+                    options += ['--fit-offsets'] * fit
+                    process = _start(folder, options, slot, jobs)
+                    running[slot] = folder, process
+            time.sleep(POLL_SECONDS)
+            for folder, _ in running.values():
+                if not is_estimated and (seconds := _seconds_of(folder)):
+                    is_estimated = True
+                    total = seconds * iterations * len(untrained) / jobs
+                    _say(
+                        f'An iteration takes {seconds:.2g} s, all iterations '
+                        f'about {timedelta(seconds=round(total))} h:mm:ss, to '
+                        'which start-up and tests are added.'
+                    )
+            for slot, (folder, process) in [*running.items()]:
+                if (code := process.poll()) is not None:
                     del running[slot]
-                    done += iterations
                     run = read_run(folder)
-                    outcome = _outcome(run, folder, fit, code)
-                    say(f'{run}: {outcome}', markup=False, soft_wrap=True)
+                    _say(f'{run}: {_outcome(run, fit, code)}')
                     if not run.is_done(fit):
-                        failures.append(f'{run}: {outcome}')
-                begun = {f: _progress(f) for f, _ in running.values()}
-                now = done + sum(iteration for iteration, _ in begun.values())
-                progress.update(bar, completed=now)
-                for folder in begun.keys() & untrained:
-                    if begun[folder][0] and not is_estimated:
-                        is_estimated = True
-                        total = len(untrained) * iterations / jobs
-                        say(_estimate(begun[folder][1], total), soft_wrap=True)
-        finally:
-            for _, process in running.values():
-                process.terminate()
-                process.wait()
-    if failures:
-        raise RunFailedError(
-            f'{len(failures)} of {len(undone)} runs failed, the first of them '
-            f'{failures[0]} Correct the cause and give the same command '
-            'again; the other results are kept.'
-        )
+                        log = folder / LOG_FILE
+                        failures.append(f'{run} (the log is {log})')
+    finally:
+        for _, process in running.values():
+            process.terminate()
+            process.wait()
+    return failures
 
 
-def _estimate(seconds: float, iterations: float) -> str:
-    total = timedelta(seconds=round(seconds * iterations))
-    return (
-        f'An iteration takes {seconds:.2g} s, so the training takes about '
-        f'{total} (hours:minutes:seconds), without start-up and tests.'
-    )
+def _say(text: str) -> None:
+    print(printable(text), flush=True)
 
 
-def _outcome(run: Run, folder: Path, fit: bool, code: int) -> str:
+def _outcome(run: Run, fit: bool, code: int) -> str:
     if not run.is_done(fit):
-        reason = run.error or f'its process ended with exit code {code}'
-        return f'failed, {reason} (the log is {folder / LOG_FILE}).'
+        return f'failed, {run.error or f"exit code {code}"}'
     text = f'mIoU {run.metrics["mIoU"]:.2f}'
-    if fit and run.fitted:
-        fitted = run.fitted['metrics']['mIoU']
-        text += f', {fitted:.2f} with {FITTED}offsets'
+    if run.fitted:
+        text += f', {run.fitted["metrics"]["mIoU"]:.2f} with fitted offsets'
     return text
+
+
+def _seconds_of(folder: Path) -> float:
+    """The seconds of an iteration of a run, 0 before its first."""
+    with suppress(OSError):
+        return json.loads((folder / SECONDS_FILE).read_text('utf-8'))
+    return 0.0
+
+
+def _start(
+    folder: Path, options: list[str], slot: int, jobs: int
+) -> subprocess.Popen:
+    with open(folder / LOG_FILE, 'ab') as log:
+        return subprocess.Popen(
+            [sys.executable, '-m', __package__, folder, *options],
+            env=environment_of(slot, jobs),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def environment_of(slot: int, jobs: int) -> dict[str, str]:
@@ -265,24 +259,3 @@ def environment_of(slot: int, jobs: int) -> dict[str, str]:
         entry = visible.split(',')[gpu].strip() if visible else str(gpu)
         environment['CUDA_VISIBLE_DEVICES'] = entry
     return environment
-
-
-def _start(
-    folder: Path, init: str | None, slot: int, jobs: int, fit: bool
-) -> subprocess.Popen:
-    command = [sys.executable, '-m', __package__, str(folder)]
-    command += [f'--init={init}'] * bool(init) + ['--fit-offsets'] * fit
-    with open(folder / LOG_FILE, 'ab') as log:
-        return subprocess.Popen(
-            command,
-            env=environment_of(slot, jobs),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-
-
-def _progress(folder: Path) -> tuple[int, float]:
-    """Iterations that a run has done, and the seconds of one."""
-    with suppress(OSError, ValueError):
-        return tuple(json.loads((folder / PROGRESS_FILE).read_text('utf-8')))
-    return 0, 0.0

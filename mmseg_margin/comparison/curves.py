@@ -22,7 +22,7 @@ from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 from mmseg_margin.heads import bare_model
 
-CURVES_FILE, PROGRESS_FILE = 'curves.json', 'progress.json'
+CURVES_FILE, SECONDS_FILE = 'curves.json', 'seconds.json'
 # Sigmoids closer to 0 or 1 than this have no exact logit in float32.
 SIGMOID_MARGIN = 1e-6
 
@@ -59,8 +59,8 @@ class CurvesHook(Hook):
 
     Both are measured without augmentation and in evaluation mode, so that
     they can be compared with each other. The points are kept in
-    ``curves.json`` in the work dir; ``progress.json`` has the iteration and
-    the median of the seconds per iteration, without those of the measuring.
+    ``curves.json`` in the work dir; ``seconds.json`` has the median of the
+    seconds per iteration so far, without those of the measuring.
 
     Args:
         datasets: Data set configs for ``'train'`` and ``'val'``, with the
@@ -107,7 +107,7 @@ class CurvesHook(Hook):
         self.seconds.append(now - self.started)
         if now - self.reported > 1:  # second
             self.reported = now
-            self._write(PROGRESS_FILE, [iteration, median(self.seconds)])
+            self._write(SECONDS_FILE, median(self.seconds))
         if not self.every_n_train_iters(runner, self.interval):
             return
         model = bare_model(runner.model)
@@ -123,12 +123,12 @@ class CurvesHook(Hook):
 
 @torch.no_grad()
 def measure(
-    model: Any, images: Subset, metric: ClassIoUMetric
+    model: Any, images: Any, metric: ClassIoUMetric
 ) -> dict[str, float]:
     """Mean ``loss`` of the decode head, and ``mIoU`` in percent."""
     heads = model.decode_head
     head: Any = heads[-1] if isinstance(heads, nn.ModuleList) else heads
-    metric.dataset_meta = images.dataset.metainfo  # type: ignore[attr-defined]
+    metric.dataset_meta = images.dataset.metainfo
     metric.results.clear()
     losses = []
     was_training = model.training

@@ -6,71 +6,64 @@ from typing import Any
 
 import pandas as pd
 
-from mmseg_margin.report.numbers import ENOUGH, mean_difference, signed
-from mmseg_margin.report.pages import Block, Code, Page, Table
+from mmseg_margin.report.numbers import ENOUGH, mean_difference
+from mmseg_margin.report.pages import Block, Page, Table
 
 from . import plots, tables
 from .records import (
     BASELINE,
     RESULTS_FILE,
     Comparison,
-    Run,
     read_comparison,
     save_results,
 )
 
 
 def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
-    """Write ``OUT/report/index.html`` and ``report.md`` with pictures.
+    """Write ``OUT/report/index.html`` and return its path.
 
     All runs stand in ``results.json`` beside them. The comparison may be
     incomplete.
 
     Args:
         out: Its folder.
-        samples: ``img_path`` and ``gt_seg_map`` of the tested images, of
-            which those that were predicted make a mosaic.
+        samples: ``img_path`` and ``gt_seg_map`` of some tested images, whose
+            predictions are shown.
     """
     comparison, folder = read_comparison(out), out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     save_results(comparison, folder / RESULTS_FILE)
     frame, settings = comparison.frame(), settings_of(comparison)
-    commands = dict.fromkeys(run.command for run in comparison.runs)
-    losses = {run.name: run.losses for run in comparison.runs}
-    no_baseline = f'There is no other result to compare with {BASELINE}.'
+    no_pairs = f'No seed has been run with {BASELINE} and another objective.'
     sections: dict[str, list[Block]] = {
         'Results': [
             tables.overall_table(frame),
-            tables.difference_table(frame) or no_baseline,
+            tables.difference_table(frame) or no_pairs,
         ],
         'IoU of each class': [tables.class_table(comparison, frame)],
-        'Curves': plots.curve_blocks(comparison, folder),
+        'Curves': [plots.draw_curves(comparison, folder)],
         'Examples': [plots.draw_examples(comparison, out, samples, folder)],
-        'Cost': [tables.cost_table(frame)],
         'Settings': [
             Table(
-                ['setting', 'value'],
-                [*settings.items()],
-                'What the runs have in common, and their versions.',
+                {'setting': settings.keys(), 'value': settings.values()},
+                'What the runs have in common, and how they differ.',
                 numeric=False,
-            ),
-            'The commands:',
-            Code('\n'.join(commands)),
-            'The objectives:',
-            Code('\n'.join(f'{k}: {terms}' for k, terms in losses.items())),
+            )
         ],
     }
-    return Page(
+    page = Page(
         'Comparison of objectives',
         '{config}, {iterations} iterations, seeds: {seeds}'.format(**settings),
-        verdict(comparison, frame),
+        verdict(comparison),
         sections,
         warnings_about(comparison),
-    ).write(folder)
+    )
+    page.write(folder / 'index.html')
+    return folder / 'index.html'
 
 
 def settings_of(comparison: Comparison) -> dict[str, str]:
-    """What the runs have in common, and every version that one ran with."""
+    """Settings of all runs; versions and commands may have several values."""
     common, runs = comparison.common, comparison.runs
     settings = {
         'config': [common['config']],
@@ -83,8 +76,10 @@ def settings_of(comparison: Comparison) -> dict[str, str]:
         'finished runs': [len(comparison.done)],
     }
     for run in runs:
+        settings[f'objective {run.name}'] = run.losses
         for package, version in run.versions.items():
             settings.setdefault(package, []).append(version)
+    settings['commands'] = [run.command for run in runs]
     return {
         name: ', '.join(dict.fromkeys(map(str, values)))
         for name, values in settings.items()
@@ -93,88 +88,73 @@ def settings_of(comparison: Comparison) -> dict[str, str]:
 
 def warnings_about(comparison: Comparison) -> list[str]:
     """What a reader has to know about single runs."""
-    runs, done = comparison.runs, comparison.done
-    warnings = []
-    if missing := [str(run) for run in runs if not run.is_done()]:
+    classes, warnings = comparison.common['classes'], []
+    undone = len(comparison.runs) - len(comparison.done)
+    if undone:
         warnings.append(
-            f'Everything here is provisional: of {len(runs)} runs, '
-            f'{len(missing)} have no result: {"; ".join(missing)}.'
+            f'Everything here is provisional: of {len(comparison.runs)} runs, '
+            f'{undone} have no result.'
         )
-    warnings += [f'{run} failed: {run.error}' for run in runs if run.error]
-    warnings += [
-        f'{run} was resumed at iteration {", ".join(map(str, run.resumed))} '
-        'after an interruption, and drew other samples from there.'
-        for run in runs
-        if run.resumed
-    ]
-    if not predict_one_class(done):
-        warnings += [
-            f'{run} predicts {_only_class(comparison, run)} only: train '
-            'longer.'
-            for run in done
-            if predict_one_class([run])
-        ]
+    for run in comparison.runs:
+        if run.error or not run.is_done():
+            warnings.append(f'{run} {run.error or "has not finished"}')
+        if run.resumed:
+            warnings.append(
+                f'{run} was interrupted and resumed at iteration '
+                f'{", ".join(map(str, run.resumed))}; from there it drew '
+                'other samples than the others.'
+            )
+        if len(run.predicted) == 1:
+            name = classes[run.predicted[0]]
+            warnings.append(f'{run} predicts {name} only: train longer.')
     return warnings
 
 
-def predict_one_class(runs: list[Run]) -> bool:
-    return all(len(run.predicted) == 1 for run in runs)
-
-
-def _only_class(comparison: Comparison, run: Run) -> str:
-    return comparison.common['classes'][run.predicted[0]]
-
-
-def verdict(comparison: Comparison, frame: pd.DataFrame) -> str:
+def verdict(comparison: Comparison) -> str:
     """The best mean mIoU, and whether it differs from the baseline's."""
-    done = comparison.done
+    done, frame = comparison.done, comparison.frame()
     if not done:
         return 'No run has finished yet, so there is nothing to compare.'
-    if predict_one_class(done):
-        found = {_only_class(comparison, run) for run in done}
-        what = f'{found.pop()} only' if len(found) == 1 else 'a single class'
-        return f'Every network predicts {what}: train longer.'
+    if all(len(run.predicted) == 1 for run in done):
+        found = {comparison.common['classes'][r.predicted[0]] for r in done}
+        return (
+            f'Every network predicts {" or ".join(found)} only: train longer.'
+        )
     means = frame['mIoU'].groupby('objective', sort=False).mean().dropna()
     means = means.round(2).sort_values(ascending=False, kind='stable')
     names, best = means.index.tolist(), means.iloc[0]
+    tied = [name for name in names if means[name] == best]
     if len(names) == 1:
         return (
             f'{names[0]} has a mean mIoU of {best:.2f}; no other objective '
             'has a result, so there is nothing to compare it with.'
         )
-    tied = [name for name in names if means[name] == best]
-    text = (
-        f'{names[0]} has the highest mean mIoU ({best:.2f}), '
-        f'{best - means.iloc[1]:.2f} above {names[1]} ({means.iloc[1]:.2f}); '
-    )
     if len(tied) > 1:
-        text = f'{" and ".join(tied)} tie at a mean mIoU of {best:.2f}; '
+        text = f'{" and ".join(tied)} tie at a mean mIoU of {best:.2f}'
+    else:
+        second = means.iloc[1]
+        text = (
+            f'{names[0]} has the highest mean mIoU ({best:.2f}), '
+            f'{best - second:.2f} above {names[1]} ({second:.2f})'
+        )
     subject = next(name for name in names if name != BASELINE)
-    return f'{text}{_against_baseline(frame, subject)}.'
+    return f'{text}; {_against_baseline(frame, subject)}.'
 
 
 def _against_baseline(frame: pd.DataFrame, subject: str) -> str:
-    found = tables.differences(frame)
-    own = found['mIoU'][found.index.get_level_values('objective') == subject]
+    pairs = tables.differences(frame)
+    own = pairs['mIoU'][pairs.index.get_level_values('objective') == subject]
     difference = mean_difference(own)
     if difference is None:
-        return (
-            f'no seed has been run with both {subject} and {BASELINE}, so '
-            'there is no paired difference'
-        )
-    if difference.n < ENOUGH:
-        return (
-            f'the difference of {subject} to {BASELINE} is '
-            f'{signed(difference.mean)} with {difference.n} seed(s), too few '
-            'to tell it from chance'
-        )
+        return f'no seed has been run with both {subject} and {BASELINE}'
     meaning = {
         1: f'so {subject} is better than {BASELINE} here',
         -1: f'so {subject} is worse than {BASELINE} here',
         0: 'which covers 0, so neither is shown to be better',
     }[difference.sign]
+    if difference.n < ENOUGH:
+        meaning = 'too few to tell it from chance'
     return (
-        f'the 95 % interval of the paired difference of {subject} to '
-        f'{BASELINE} is {difference.interval_text} over {difference.n} '
-        f'seeds, {meaning}'
+        f'the paired difference of {subject} to {BASELINE} is {difference} '
+        f'(mean and 95 % interval) over {difference.n} seed(s), {meaning}'
     )

@@ -1,4 +1,4 @@
-"""The tables of a report: the paper's Tables 1 and 2, and the cost."""
+"""The tables of a report: the paper's Tables 1 and 2, and differences."""
 
 import numpy as np
 import pandas as pd
@@ -20,19 +20,18 @@ METRICS = {
     'mIoU_tail': 'tail mIoU',
     f'{FITTED}mIoU': 'mIoU with fitted offsets',
 }
-BOLD = 'with three seeds or more the best mean is bold.'
 CAPTIONS = {
-    'overall': f'Mean and standard deviation over the seeds, in percent; {BOLD}'
-    ' Head, middle and tail are thirds of the classes by their pixels in the '
+    'overall': 'Mean and standard deviation over the seeds, in percent. Head, '
+    'middle and tail are thirds of the classes by their pixels in the '
     'training set. Offsets are fitted to each trained network on training '
-    'images; their gain has its 95 % interval over the seeds.',
+    'images; their gain has its 95 % interval over the seeds. The seconds are '
+    'the median over iterations and seeds.',
     'differences': f'Mean difference to {BASELINE} in points, each run '
     f'against the run of {BASELINE} with the same seed, and its 95 % interval '
     "(Student's t); with three seeds or more it is bold where it excludes 0. "
     'The intervals are not corrected for being many.',
-    'classes': 'IoU in percent, mean and standard deviation over the seeds; '
-    f'{BOLD} The share is that of the training pixels.',
-    'cost': 'Median over the seeds of the seconds of an iteration.',
+    'classes': 'IoU in percent, mean and standard deviation over the seeds. '
+    'The share is that of the training pixels.',
 }
 
 
@@ -45,14 +44,15 @@ def overall_table(frame: pd.DataFrame) -> Table:
     if 'gain' in frame:
         gains = values_of(frame, 'gain')
         columns['gain by fitting'] = difference_cells(gains)
-    if 'mIoU' in frame:
-        finished = values_of(frame, 'mIoU')
-        columns['seeds'] = [str(values.count()) for values in finished]
-    return Table.of_columns(columns, CAPTIONS['overall'])
+    seconds = [values.median() for values in values_of(frame, 'seconds')]
+    columns['s / iteration'] = number_cells(seconds, '.3g')
+    finished = [values.count() for values in values_of(frame, 'seconds')]
+    columns['seeds'] = [str(number) for number in finished]
+    return Table(columns, CAPTIONS['overall'])
 
 
 def differences(frame: pd.DataFrame) -> pd.DataFrame:
-    """Each run minus the baseline's run with the same seed; empty without."""
+    """Each run minus the baseline's with the same seed; empty without one."""
     if 'mIoU' not in frame or BASELINE not in frame.index:
         return frame.iloc[:0]
     baseline = frame.loc[BASELINE].dropna(subset='mIoU')
@@ -70,36 +70,21 @@ def difference_table(frame: pd.DataFrame) -> Table | None:
     for metric, title in METRICS.items():
         if metric in found:
             columns[title] = difference_cells(values_of(found, metric))
-    return Table.of_columns(columns, CAPTIONS['differences'])
+    return Table(columns, CAPTIONS['differences'])
 
 
 def class_table(comparison: Comparison, frame: pd.DataFrame) -> Table | None:
     """Table 2: IoU of every class, most frequent class first."""
     if 'mIoU' not in frame:
         return None
-    classes, counts = (
-        comparison.common[key] for key in ('classes', 'class_counts')
-    )
-    kinds = {'': ''} | ({FITTED: ', fitted'} if 'gain' in frame else {})
-    titles = [n + kind for kind in kinds.values() for n in comparison.names]
-    rows = []
-    for k in np.argsort(-np.array(counts), kind='stable'):
-        values = []
-        for kind in kinds:
-            values += values_of(frame, f'{kind}IoU/{k}')
-        fraction = f'{100 * counts[k] / max(sum(counts), 1):.3f}'
-        rows.append([classes[k], fraction, *mean_cells(values)])
-    return Table(['class', 'share %', *titles], rows, CAPTIONS['classes'])
-
-
-def cost_table(frame: pd.DataFrame) -> Table:
-    """Time of an iteration, and its ratio to the baseline's."""
-    seconds = frame['seconds'].groupby('objective', sort=False).median()
+    counts = np.array(comparison.common['class_counts'])
+    order = np.argsort(-counts, kind='stable')
     columns = {
-        'objective': seconds.index,
-        's / iteration': number_cells(seconds, '.4g'),
+        'class': [comparison.common['classes'][k] for k in order],
+        'share %': number_cells(100 * counts[order] / counts.sum(), '.3f'),
     }
-    if BASELINE in seconds:
-        ratios = number_cells(seconds / seconds[BASELINE])
-        columns[f'ratio to {BASELINE}'] = ratios
-    return Table.of_columns(columns, CAPTIONS['cost'])
+    for prefix in ('', FITTED) if 'gain' in frame else ('',):
+        iou = frame[[f'{prefix}IoU/{k}' for k in order]]
+        for name, values in iou.groupby('objective', sort=False):
+            columns[f'{prefix}{name}'] = mean_cells(values.to_numpy().T)
+    return Table(columns, CAPTIONS['classes'])

@@ -20,7 +20,6 @@ from mmseg.registry import METRICS
 
 from mmseg_margin import config_tools, version
 from mmseg_margin.errors import MissingFileError
-from mmseg_margin.evaluation.tail_iou_metric import split_by_frequency
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.offsets import fit_checkpoint
 from mmseg_margin.tooling.config_edits import without_validation
@@ -47,12 +46,12 @@ ITERATIONS_PER_CURVE_IMAGE, ITERATIONS_PER_FIT_IMAGE = 4, 2
 NOT_KEPT = ('type', 'class_counts', 'format_only', 'output_dir', 'prefix')
 
 
-def carry_out(folder: Path, init: str | None, fit: bool) -> None:
+def carry_out(folder: Path, init: str, fit: bool) -> None:
     """Do what is left to do of a run.
 
     Args:
         folder: That of the run, inside the folder of its comparison.
-        init: The checkpoint to start from; None for the config's own start.
+        init: The checkpoint to start from; empty for the config's own start.
         fit: Whether to measure with fitted offsets as well.
     """
     # Another comparison, or a process whose comparison was killed, may be
@@ -145,9 +144,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def train_and_test(
-    cfg: Config, run: Run, folder: Path, init: str | None
-) -> Run:
+def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
     """Train, from the last checkpoint if there is one, and test."""
     run = replace(run, versions=versions())
     if init:
@@ -202,9 +199,6 @@ def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
     if settings.get('nan_to_num') is not None:
         iou = np.nan_to_num(iou, nan=100 * settings.nan_to_num)
     metrics = {'aAcc': fitted.after.accuracy, 'mIoU': np.nanmean(iou)}
-    for third, members in split_by_frequency(settings.class_counts).items():
-        if np.isfinite(iou[members]).any():
-            metrics[f'mIoU_{third}'] = np.nanmean(iou[members])
     return {
         'offsets': fitted.offsets,
         # Rounded as those of the test are.
