@@ -47,8 +47,8 @@ def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=METRIC_CHOICES,
         help='measure more than the config does, and the IoU of every class: '
-        'mIoU of frequent and rare classes; the IoU bound; its gap to the '
-        'training set; the four scores of Cityscapes',
+        'mIoU of frequent and rare classes; mIoU without the background; the '
+        'IoU bound; the four scores of Cityscapes',
     )
 
 

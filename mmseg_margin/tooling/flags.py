@@ -12,11 +12,10 @@ from mmseg_margin.errors import MissingFileError, SettingError
 
 ADDED_METRICS = {
     'bound': 'MarginBoundMetric',
-    'gap': 'MarginBoundMetric',
     'cityscapes': 'CityscapesScoresMetric',
 }
-METRIC_CHOICES = ('tail', *ADDED_METRICS)
-PER_CLASS = 'PerClassIoUMetric'
+METRIC_CHOICES = ('tail', 'foreground', *ADDED_METRICS)
+PER_CLASS, TAIL = 'PerClassIoUMetric', 'TailIoUMetric'
 
 
 def use_amp(cfg: Config) -> None:
@@ -79,23 +78,24 @@ def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
     """Add metrics to the evaluator of ``val`` or ``test``.
 
     With any choice IoUMetric also gives the IoU of every class. ``'tail'``
-    adds the mIoU of frequent and rare classes, the others add metrics, and
-    ``'gap'`` also evaluates training images.
+    adds the mIoU of frequent and rare classes, ``'foreground'`` the mIoU
+    without the class background, and the others add metrics.
     """
     if not choices:
         return
     metrics = as_list(cfg.get(f'{split}_evaluator'))
     for metric in metrics:
-        if registered_name(metric) in ('IoUMetric', PER_CLASS):
-            is_tail = 'tail' in choices
-            metric['type'] = 'TailIoUMetric' if is_tail else PER_CLASS
+        name = registered_name(metric)
+        if name in ('IoUMetric', PER_CLASS, TAIL):
+            is_tail = 'tail' in choices or name == TAIL
+            metric['type'] = TAIL if is_tail else PER_CLASS
+            if 'foreground' in choices:
+                metric.setdefault('exclude', ['background'])
     for choice, name in ADDED_METRICS.items():
         if choice in choices and name not in map(registered_name, metrics):
             metrics.append({'type': name})
     cfg[f'{split}_evaluator'] = metrics
     add_hook(cfg, 'TrainingCountsHook')
-    if 'gap' in choices:
-        add_hook(cfg, 'GeneralisationGapHook')
 
 
 def keep_predictions(cfg: Config, output_dir: str) -> None:
