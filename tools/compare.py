@@ -2,28 +2,22 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mmengine.config import Config
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
 
-from mmseg_margin.comparison.compare import (
-    RunFailedError,
-    compare,
-    named_objectives,
-)
-from mmseg_margin.comparison.report import write_report
-from mmseg_margin.losses.objectives import OBJECTIVES
-from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.launch import check_folders, load_config
-from mmseg_margin.tooling.mosaic import images_of_test_split
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('config', help='config file')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument(
         '--losses',
         nargs='+',
-        default=list(OBJECTIVES),
+        default=list(flags.OBJECTIVE_NAMES),
         metavar='[NAME=]OBJECTIVE',
         help='objectives (default: all named ones); with settings as in '
         'margin:tau=20,log_base=e, and with a name of your own as in '
@@ -52,14 +46,21 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='measure every network once more with fitted class offsets; '
         'finished runs are not trained again',
     )
-    add_config_options(parser)
+    flags.add_config_options(parser)
     return parser.parse_args(argv)
 
 
-@tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = load_config(args.config, args.cfg_options)
+    from mmseg_margin.comparison.compare import (
+        RunFailedError,
+        compare,
+        named_objectives,
+    )
+    from mmseg_margin.tooling.launch import check_folders, load_config
+
+    cfg = load_config(args.config, args.cfg_options, args.verbose)
     check_folders(cfg, ('train', 'test'))
     out = args.out or Path('work_dirs', f'compare-{Path(args.config).stem}')
     try:
@@ -78,7 +79,10 @@ def main(argv: list[str] | None = None) -> None:
     _report(cfg, out)
 
 
-def _report(cfg: Config, out: Path) -> None:
+def _report(cfg: 'Config', out: Path) -> None:
+    from mmseg_margin.comparison.report import write_report
+    from mmseg_margin.tooling.mosaic import images_of_test_split
+
     samples, _ = images_of_test_split(cfg)
     print(f'The report is {write_report(out, samples)}')
 

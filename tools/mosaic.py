@@ -4,14 +4,15 @@ import argparse
 from pathlib import Path
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.tooling import cli, launch, mosaic
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
 
 TITLES = ('image', 'prediction', 'ground truth')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('config', help='config file')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument('checkpoint', help='checkpoint file')
     parser.add_argument(
         '--out',
@@ -28,16 +29,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         metavar='PATH',
         help='draw these images, or all images in these folders, instead',
     )
-    cli.add_config_options(parser)
+    flags.add_config_options(parser)
     return parser.parse_args(argv)
 
 
-@cli.tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     if args.images < 1:
         raise SettingError(f'--images must be 1 or more, got {args.images}.')
-    cfg = launch.load_config(args.config, args.cfg_options)
+    from mmseg_margin.tooling import launch, mosaic
+
+    cfg = launch.load_config(args.config, args.cfg_options, args.verbose)
     launch.prepare_for_device(cfg)
     if args.input:
         samples = mosaic.own_images(args.input)

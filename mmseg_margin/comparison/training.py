@@ -25,7 +25,7 @@ from filelock import FileLock
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import pseudo_collate
 from mmengine.hooks import Hook
-from mmengine.runner import Runner
+from mmengine.runner import Runner, find_latest_checkpoint
 from mmseg.evaluation import IoUMetric
 from mmseg.registry import DATASETS, HOOKS, METRICS
 from torch import nn
@@ -33,13 +33,12 @@ from torch.utils.data import Subset
 
 from mmseg_margin import config_tools
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.checkpoints import newest_whole_checkpoint
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 from mmseg_margin.heads import bare_model
 from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.tooling import flags
+from mmseg_margin.tooling import config_edits
 from mmseg_margin.tooling.cli import report_errors
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 
@@ -170,7 +169,6 @@ def run_config(
     cfg = copy.deepcopy(base)
     set_objective(cfg, objective)
     config_tools.add_hook(cfg, 'FusedLossHook')
-    config_tools.add_hook(cfg, 'ExactResumeHook')
     iterations = cfg.train_cfg.max_iters
     val = (cfg.get('val_dataloader') or cfg.test_dataloader).dataset
     train = copy.deepcopy(cfg.train_dataloader.dataset)
@@ -185,7 +183,7 @@ def run_config(
     )
     # Registers CurvesHook and ClassIoUMetric.
     config_tools.add_import(cfg, 'mmseg_margin.comparison')
-    flags.without_validation(cfg)
+    config_edits.without_validation(cfg)
     cfg.work_dir = str(folder)
     cfg.load_from = start
     cfg.randomness = ConfigDict(seed=seed)
@@ -206,7 +204,7 @@ def train_and_test(
     cfg: Config, on_point: OnPoint | None = None
 ) -> dict[str, Any]:
     """Train from the last checkpoint, if any, and test: figures of a run."""
-    checkpoint = newest_whole_checkpoint(cfg.work_dir)
+    checkpoint = find_latest_checkpoint(cfg.work_dir)
     if checkpoint:
         cfg.resume, cfg.load_from = True, checkpoint
     prepare_for_device(cfg)
@@ -226,7 +224,7 @@ def measure_fitted(cfg: Config) -> dict[str, Any]:
     from mmseg_margin.offsets import fit_checkpoint
 
     folder = Path(cfg.work_dir)
-    checkpoint = newest_whole_checkpoint(cfg.work_dir)
+    checkpoint = find_latest_checkpoint(cfg.work_dir)
     if checkpoint is None:
         raise MissingFileError(
             f'{folder} has no checkpoint to fit offsets to: remove its '

@@ -32,21 +32,6 @@ def loads_annotations(step: dict) -> bool:
     return name.startswith('Load') and 'Annotation' in name
 
 
-def without_annotations(pipeline: Sequence[dict]) -> list[dict]:
-    """A test pipeline, with or without views, for images without labels."""
-    steps = _unlabelled(pipeline)
-    for index, step in enumerate(steps):
-        if registered_name(step) == 'TestTimeAug':
-            views = map(_unlabelled, step['transforms'])
-            # An empty list would leave TestTimeAug without any view.
-            steps[index] = dict(step, transforms=list(filter(None, views)))
-    return steps
-
-
-def _unlabelled(steps: Sequence[dict]) -> list[dict]:
-    return [step for step in steps if not loads_annotations(step)]
-
-
 def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
     """The plain test pipeline with the views of ``mode``.
 
@@ -57,7 +42,7 @@ def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
         raise SettingError(f'tta={mode!r} is not one of {MODES}.')
     load, *steps, pack = copy.deepcopy(list(test_pipeline))
     labels = [[step] for step in steps if loads_annotations(step)]
-    views = [[step] for step in _unlabelled(steps)]
+    views = [[step] for step in steps if not loads_annotations(step)]
     if mode == 'ms-flip':
         views = _multi_scale(views)
     transforms = [*views, copy.deepcopy(FLIPS), *labels, [pack]]
@@ -91,10 +76,7 @@ def use_tta(cfg: Config, mode: str) -> None:
     """
     own = cfg.get('tta_pipeline') if mode == 'ms-flip' else None
     for dataset in leaf_datasets(cfg.test_dataloader.dataset):
-        views = own or tta_pipeline(dataset.pipeline, mode)
-        if not any(map(loads_annotations, dataset.pipeline)):
-            views = without_annotations(views)
-        dataset.pipeline = views
+        dataset.pipeline = own or tta_pipeline(dataset.pipeline, mode)
     wrapper = cfg.get('tta_model') or {'type': 'SegTTAModel'}
     if registered_name(wrapper) == 'SegTTAModel':
         wrapper = dict(wrapper, type='ScoreTTAModel')

@@ -137,7 +137,9 @@ class ClassStatsHook(Hook):
         if self.class_weight is not None:
             weights = stats.class_weights(self.class_weight)
             set_class_weights(model, weights)
-        print_log(format_table(stats, offsets, weights), logger='current')
+        logging.getLogger('mmseg_margin').info(
+            format_table(stats, offsets, weights)
+        )
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""

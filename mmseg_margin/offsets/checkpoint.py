@@ -5,12 +5,12 @@ The two differ only in the bias of the classifier and in the meta data.
 
 import io
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.dist import is_main_process
-from mmengine.logging import print_log
 from mmengine.runner import CheckpointLoader, Runner
 from torch import Tensor, nn
 
@@ -55,7 +55,8 @@ def fit_checkpoint(
     load_weights(runner, checkpoint)
     result = fit_runner(runner, settings or FitSettings())
     if is_main_process():
-        print_log(f'{result.table()}\n{result.summary()}', logger='current')
+        logger = logging.getLogger('mmseg_margin')
+        logger.info(f'{result.table()}\n{result.summary()}')
         text = (
             'No checkpoint was written, because the gain is not larger than '
             'its standard error: keep the original, or ask for the new one '
@@ -64,7 +65,7 @@ def fit_checkpoint(
         if result.is_better or force:
             write_fitted(checkpoint, target, runner.model, result)
             text = f'Wrote {target}, and beside it a .json and a .png file.'
-        print_log(text, logger='current')
+        logger.info(text)
     return result
 
 

@@ -41,28 +41,18 @@ WITH_IMAGES = ({'type': 'LoadImageFromFile'}, *LABELS_ONLY)
 Rows = dict[str, np.ndarray]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the sub-command."""
-    parser.add_argument('--files', type=int, default=33)
-    parser.add_argument('--repeats', type=int, default=7)
-    parser.add_argument('--threads', type=int, default=default_threads())
-    parser.add_argument('--cached-files', type=int, default=3000)
-    parser.add_argument(
-        '--folder', type=Path, help='scan these label files (.png) instead'
-    )
-
-
 def run(args: argparse.Namespace) -> None:
     """Measure, and print tables."""
     init_default_scope('mmseg')
     if args.folder:
         measure_folder(args.folder, args.repeats)
         return
+    threads = args.threads or default_threads()
     with tempfile.TemporaryDirectory() as folder:
         for kind in ('grey', 'palette'):
             root = Path(folder) / kind
             write_labels(root, args.files, SIZE, kind == 'palette')
-            print_results(kind, *measure(root, args.repeats, args.threads))
+            print_results(kind, *measure(root, args.repeats, threads))
         root = Path(folder) / 'many'
         write_labels(root, args.cached_files, SMALL, palette=False)
         first, second = measure_cache(root, Path(folder) / 'cache')

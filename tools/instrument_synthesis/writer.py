@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from mmseg_margin.datasets import PART_COLOURS
 from mmseg_margin.errors import DataSetError, SettingError
 
 from .scene import SPLITS, draw_image
@@ -90,6 +89,9 @@ def is_made(root: Path, settings: Settings) -> bool:
 def write_pair(
     folder: Path, settings: Settings, split: str, index: int
 ) -> None:
+    # Not above, because it imports mmseg, and --help needs only Settings.
+    from mmseg_margin.datasets import PART_COLOURS
+
     picture, label = draw_image(
         settings.seed, split, index, settings.width, settings.height
     )
@@ -106,6 +108,8 @@ def write_pair(
 
 def class_shares(root: Path, split: str) -> np.ndarray:
     """The share of each class in the labels of a split, (K,)."""
+    from mmseg_margin.datasets import PART_COLOURS
+
     paths = sorted(Path(root, 'labels', split).glob('*.png'))
     counts = np.sum([Image.open(path).histogram() for path in paths], 0)
     return (counts / counts.sum())[: len(PART_COLOURS)]
