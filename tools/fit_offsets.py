@@ -1,10 +1,8 @@
 """Fit class offsets to a trained network: more mIoU without training."""
 
 import argparse
-import os
 from pathlib import Path
 
-from mmseg_margin.errors import SettingError
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 
@@ -35,13 +33,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--out',
         type=Path,
-        metavar='FILE',
+        metavar='FILE.pth',
         help='the new checkpoint (default: CHECKPOINT with _offsets)',
     )
     parser.add_argument(
         '--force',
         action='store_true',
-        help='write it even if nothing is gained',
+        help='write it even if nothing is gained, and over existing files',
     )
     flags.add_runner_arguments(parser)
     return parser.parse_args(argv)
@@ -50,35 +48,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    from mmseg_margin.offsets.checkpoint import default_target, fit_checkpoint
-    from mmseg_margin.offsets.fit_runner import check_settings
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
+    from mmseg_margin.offsets import FitSettings, fit_checkpoint
     from mmseg_margin.tooling import launch
 
+    settings = FitSettings(args.split, args.images, args.metric)
     cfg = launch.open_config(args)
+    settings.check_config(cfg)
     cfg.log_level = 'INFO'  # the result is a part of the log
-    check_settings(cfg, args.split, args.images, args.metric)
-    target = args.out or default_target(args.checkpoint, cfg.work_dir)
-    if os.path.realpath(target) == os.path.realpath(args.checkpoint):
-        raise SettingError(
-            f'--out {target} is the original checkpoint, which is kept: '
-            'choose another file.'
-        )
-    folder = next(each for each in target.absolute().parents if each.exists())
-    if target.is_dir() or not os.access(folder, os.W_OK):
-        raise SettingError(
-            f'{target} cannot be written: choose another file with --out.'
-        )
     launch.check_folders(cfg, (args.split, 'val'))
     launch.prepare_for_device(cfg)
-    fit_checkpoint(
-        launch.build_runner(cfg, args.verbose),
-        args.checkpoint,
-        target,
-        args.split,
-        args.images,
-        args.metric,
-        args.force,
-    )
+    runner = launch.build_runner(cfg, args.verbose)
+    fit_checkpoint(runner, args.checkpoint, args.out, settings, args.force)
 
 
 if __name__ == '__main__':

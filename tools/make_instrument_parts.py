@@ -4,8 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from instrument_synthesis import SPLITS, Settings, class_shares, write_dataset
-from rich.progress import Progress
+from instrument_synthesis import Settings, write_dataset
 
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
@@ -54,28 +53,14 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def print_shares(root: Path) -> None:
-    from mmseg_margin.datasets import PART_COLOURS
-
-    print('share of pixels, %' + ''.join(f'{c:>12}' for c in PART_COLOURS))
-    for split in SPLITS:
-        shares = 100 * class_shares(root, split)
-        print(f'{split:18}' + ''.join(f'{share:12.2f}' for share in shares))
-
-
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     settings = Settings(
         *args.size, *args.counts, args.seed, image_format=args.format
     )
-    with Progress() as bar:
-        task = bar.add_task('images', total=sum(args.counts))
-        made = write_dataset(
-            args.out, settings, lambda done: bar.update(task, completed=done)
-        )
+    made = write_dataset(args.out, settings)
     print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
-    print_shares(args.out)
 
 
 if __name__ == '__main__':

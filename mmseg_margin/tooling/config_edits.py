@@ -57,7 +57,8 @@ def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
     """Add metrics to the evaluator of ``val`` or ``test``.
 
     With any choice IoUMetric also gives the IoU of every class. ``'tail'``
-    adds the mIoU of frequent and rare classes, the others add metrics.
+    adds the mIoU of frequent and rare classes, ``'foreground'`` the mIoU
+    without the class background, the others add metrics.
     """
     if not choices:
         return
@@ -65,6 +66,8 @@ def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
     for metric in metrics:
         if registered_name(metric) in IOU_METRICS[:2]:
             metric['type'] = IOU_METRICS[2 if 'tail' in choices else 1]
+        if registered_name(metric) in IOU_METRICS and 'foreground' in choices:
+            metric.setdefault('exclude', ['background'])
     for choice, name in ADDED_METRICS.items():
         if choice in choices and name not in map(registered_name, metrics):
             metrics.append({'type': name})

@@ -7,7 +7,7 @@ from typing import Any
 from mmseg_margin.errors import did_you_mean
 
 LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
-METRICS = ('tail', 'bound', 'cityscapes')
+METRICS = ('tail', 'foreground', 'bound', 'cityscapes')
 CONFIG_HELP = (
     'config file, or one of an installed package, such as '
     'mmseg::fcn/NAME.py or mmseg_margin::light/NAME.py'
@@ -96,7 +96,7 @@ def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
         nargs='+',
         default=[],
         help='measure more than the config does, and the IoU of every class: '
-        'mIoU of frequent and rare classes; the IoU bound; the four scores of '
-        'Cityscapes',
+        'mIoU of frequent and rare classes; mIoU without the background; the '
+        'IoU bound; the four scores of Cityscapes',
         **choice(METRICS),
     )
