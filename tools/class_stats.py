@@ -3,10 +3,19 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.tooling.cli import add_config_options, tool
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+    from mmseg_margin.functional import OffsetSettings
+    from mmseg_margin.stats import LabelReport
+
+SPLITS = ('train', 'val', 'test')
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -14,12 +23,12 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument('config', help='any config of MMSegmentation')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument(
         '--split',
-        choices=('train', 'val', 'test'),
         default='train',
         help='which data set to count; train also checks the labels of val',
+        **flags.choice(SPLITS),
     )
     parser.add_argument(
         '--plot', type=Path, help='file for a bar chart of shares and offsets'
@@ -31,25 +40,26 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         '--weights',
         nargs='?',
         const='inverse',
-        help='add class weights to the table: inverse (without a method), '
-        'sqrt, median or effective',
+        help='add class weights to the table, by inverse frequency if no '
+        'method is given',
+        **flags.choice(flags.WEIGHT_METHODS),
     )
     parser.add_argument(
         '--tau',
         type=float,
-        help='check and show the margin-offsets of this tau; by default, '
-        "those of the config's loss, if it has any",
+        help='show the margin-offsets of this tau; by default, those of the '
+        "config's loss, if it has any",
     )
     parser.add_argument('--upsilon', type=float, help='likewise')
     parser.add_argument('--num-threads', type=int, help='all cores if not set')
     parser.add_argument(
         '--no-cache', action='store_true', help='neither read nor write it'
     )
-    add_config_options(parser)
+    flags.add_config_options(parser)
     return parser.parse_args(argv)
 
 
-@tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     from mmengine.registry import init_default_scope
@@ -62,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     given = {'tau': args.tau, 'upsilon': args.upsilon}
     given = {key: value for key, value in given.items() if value is not None}
     offsets = OffsetSettings(**given) if given else None
-    config = load_config(args.config, args.cfg_options)
+    config = load_config(args.config, args.cfg_options, args.verbose)
     init_default_scope(config.get('default_scope', 'mmseg'))
     if offsets is None and args.split == 'train':
         # Only the training set determines the offsets of a training.
@@ -79,12 +89,16 @@ def main(argv: list[str] | None = None) -> None:
         stats.to_json(args.out)
         print(f'Wrote {args.out}.')
     if args.plot and stats.total:
-        plot_stats(stats, args.plot, offsets)
+        plot_stats(stats, args.plot, report.offsets)
         print(f'Wrote {args.plot}.')
     sys.exit(1 if report.errors else 0)
 
 
-def check_split(config: Any, args: argparse.Namespace, offsets: Any) -> Any:
+def check_split(
+    config: 'Config',
+    args: argparse.Namespace,
+    offsets: 'OffsetSettings | None',
+) -> 'LabelReport':
     """The report on one split; that on train includes the labels of val."""
     from mmseg_margin.stats import CheckOptions, StatsCache, check_labels
     from mmseg_margin.tooling.launch import check_folders

@@ -136,7 +136,7 @@ class ClassStatsHook(Hook):
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)
             set_class_weights(model, weights)
-        print_log(report.table(weights), logger='current')
+        logging.getLogger('mmseg_margin').info(report.table(weights))
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""

@@ -1,9 +1,9 @@
 """FusedLossHook: the loss stage without scores at full resolution."""
 
+import logging
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
 from mmseg_margin.heads import heads_of_model
@@ -50,7 +50,7 @@ class FusedLossHook(Hook):
         if fused:
             kept.insert(0, f'{", ".join(fused)}: fused loss stage.')
         if kept:
-            print_log(' '.join(kept), logger='current')
+            logging.getLogger('mmseg_margin').info(' '.join(kept))
 
     def after_train(self, runner: Any) -> None:
         for head in heads_of_model(runner.model).values():

@@ -1,10 +1,10 @@
 """SwapLossHook: trains the heads of any config with another objective."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
 from mmseg_margin.config_tools import as_list
@@ -49,9 +49,8 @@ class SwapLossHook(Hook):
         """Once for each model, since testing it begins a run as well."""
         if self._model is not runner.model:
             names = swap_losses(runner.model, self.terms, self.heads)
-            print_log(
-                f'{", ".join(names)}: trained with {self.loss}.',
-                logger='current',
+            logging.getLogger('mmseg_margin').info(
+                f'{", ".join(names)}: trained with {self.loss}.'
             )
             self._model = runner.model
 

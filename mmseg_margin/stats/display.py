@@ -1,7 +1,6 @@
 """The statistics as a text table, and as a bar chart."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from mmseg_margin.terminal import drawable, printable
 from .class_stats import ClassStats
 
 INCHES_PER_CLASS = 0.3
-UNDEFINED = ('-', '-')
 
 
 def format_table(
@@ -59,43 +57,21 @@ def format_table(
     return f'{title}\n{table}'
 
 
-def offset_columns(
-    stats: ClassStats, settings: OffsetSettings
-) -> list[tuple[str, str]]:
-    """``rho_0k`` and ``rho_k0`` of each class; a dash where undefined."""
-    return _offset_cells(stats, offsets_if_any(stats, settings))
-
-
 def _offset_cells(
     stats: ClassStats, offsets: MarginOffsets | None
 ) -> list[tuple[str, str]]:
     if offsets is None:
-        return [UNDEFINED] * len(stats.classes)
+        return [('-', '-')] * len(stats.classes)
     return [
-        (f'{a:.4g}', f'{b:.4g}') if count or a else UNDEFINED
+        (f'{a:.4g}', f'{b:.4g}') if count or a else ('-', '-')
         for a, b, count in zip(*offsets, stats.counts, strict=True)
     ]
-
-
-def offsets_if_any(
-    stats: ClassStats, settings: OffsetSettings
-) -> MarginOffsets | None:
-    """None if the counts have no offsets, for example of a single class.
-
-    An absent class has the offset 0 here even if the settings refuse it.
-    """
-    if settings.absent_class == 'error':
-        settings = replace(settings, absent_class='zero')
-    try:
-        return settings.offsets(stats.counts)
-    except SettingError:
-        return None
 
 
 def plot_stats(
     stats: ClassStats,
     path: str | Path,
-    settings: OffsetSettings | None = None,
+    offsets: MarginOffsets | None = None,
 ) -> None:
     """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
     # Imported here, because few users of the package draw anything.
@@ -107,14 +83,11 @@ def plot_stats(
     names = [drawable(stats.classes[index]) for index in order]
     share = 100 * np.array(stats.counts) / stats.total
     panels = [('share of the labelled pixels in %', share, 100.0, BLUE)]
-    offsets = offsets_if_any(stats, settings) if settings else None
-    if settings and offsets and offsets.rho_0k.any():
-        rho_0k, tau = offsets.rho_0k, settings.tau_for(stats.counts)
-        label = f'margin-offset rho_0k for tau = {tau:.4g}'
-        panels.append((label, rho_0k, rho_0k.max(), ORANGE))
-    with picture(
-        Path(path), 11, 1.6 + INCHES_PER_CLASS * len(names)
-    ) as figure:
+    if offsets is not None and offsets.rho_0k.any():
+        rho_0k = offsets.rho_0k
+        panels.append(('margin-offset rho_0k', rho_0k, rho_0k.max(), ORANGE))
+    height = 1.6 + INCHES_PER_CLASS * len(names)
+    with picture(Path(path), 11, height) as figure:
         row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, panel in zip(row, panels, strict=True):
             label, values, longest, colour = panel

@@ -16,7 +16,6 @@ from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
 from mmseg_margin.stats import StatsCache, collect_stats
-from mmseg_margin.stats.scan import default_threads
 
 from .measuring import print_table
 
@@ -24,16 +23,6 @@ NUM_CLASSES = 19
 SIZE = (2048, 1024)
 CELL = 256
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the sub-command."""
-    parser.add_argument('--files', type=int, default=33)
-    parser.add_argument('--repeats', type=int, default=7)
-    parser.add_argument('--threads', type=int, default=default_threads())
-    parser.add_argument(
-        '--folder', type=Path, help='scan these label files (.png) instead'
-    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -67,7 +56,7 @@ def measure(
             'decoding with Pillow': lambda: list(map(decode, paths)),
             'the usual loop': lambda: list(map(count_pixels, paths)),
             'the scan': lambda: collect_stats(dataset, num_threads=1),
-            f'the scan, {args.threads} threads': lambda: collect_stats(
+            'the scan, in threads': lambda: collect_stats(
                 dataset, num_threads=args.threads
             ),
             'the scan, cached': cached,
