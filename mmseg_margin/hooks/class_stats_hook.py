@@ -6,20 +6,17 @@ margin-offsets from them.
 """
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
-from mmseg.models.losses import CrossEntropyLoss
 from mmseg.registry import HOOKS
 from torch import nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
-from mmseg_margin.losses.cross_entropy_losses import weight_cross_entropy
-from mmseg_margin.losses.swap import follow_runner
+from mmseg_margin.heads import heads_of_model, modules
+from mmseg_margin.losses.swap import weight_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
@@ -91,6 +88,15 @@ class ClassStatsHook(Hook):
 
     def before_run(self, runner: Any) -> None:
         """Size the buffers of the losses before EMAHook copies the model."""
+        if self.class_weight is not None:
+            kept = weight_cross_entropy(runner.model, self.class_weight)
+            for name, reason in kept.items():
+                text = f'{name}.loss_decode {reason}: ClassStatsHook leaves '
+                print_log(
+                    f'{text}its class weights alone.',
+                    logger='current',
+                    level=logging.WARNING,
+                )
         for head in heads_of_model(runner.model).values():
             for _, loss in modules(head):
                 if hasattr(loss, 'expect_classes'):
@@ -132,11 +138,9 @@ class ClassStatsHook(Hook):
             runner.logger.warning(str(report))
         self.stats = stats
         give_stats(model, stats)
-        follow_runner(runner)
         weights = None
         if self.class_weight is not None:
             weights = stats.class_weights(self.class_weight)
-            set_class_weights(model, weights)
         print_log(format_table(stats, offsets, weights), logger='current')
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
@@ -151,29 +155,6 @@ def give_stats(model: nn.Module, stats: ClassStats) -> None:
             module.set_class_stats(stats)
         elif hasattr(module, 'set_class_counts'):
             module.set_class_counts(stats.counts)
-
-
-def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
-    """Set the class weights of mmseg's softmax cross-entropy losses."""
-    # Boundary heads have two classes of their own.
-    boundaries = tuple(
-        f'{name}.'
-        for name, head in heads_of_model(model).items()
-        if predicts_boundaries(head)
-    )
-    for name, module in modules(model):
-        if not isinstance(module, CrossEntropyLoss):
-            continue
-        if name.startswith(boundaries):
-            continue
-        if module.use_sigmoid or module.use_mask:
-            reason = 'is not a softmax cross-entropy'
-        elif not weight_cross_entropy(module, weights):
-            reason = 'has a class_weight of its own'
-        else:
-            continue
-        text = f'{name} {reason}: ClassStatsHook leaves its class weights '
-        print_log(f'{text}alone.', logger='current', level=logging.WARNING)
 
 
 def offset_settings_of(model: nn.Module) -> OffsetSettings | None:
