@@ -67,8 +67,6 @@ def main(argv: list[str] | None = None) -> None:
     cfg = launch.open_config(args)
     if args.loss is not None:
         set_objective(cfg, args.loss, args.loss_heads)
-        # Labels are checked also for a loss that needs no statistics.
-        add_hook(cfg, 'ClassStatsHook')
     if not args.no_fused_loss:
         add_hook(cfg, 'FusedLossHook')
     if args.fit_offsets:

@@ -6,20 +6,17 @@ margin-offsets from them.
 """
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
-from mmseg.models.losses import CrossEntropyLoss
 from mmseg.registry import HOOKS
 from torch import nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
-from mmseg_margin.losses.cross_entropy_losses import weight_cross_entropy
-from mmseg_margin.losses.swap import follow_runner
+from mmseg_margin.heads import heads_of_model, modules
+from mmseg_margin.losses.swap import weight_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
     VALIDATION_KEY,
@@ -90,6 +87,14 @@ class ClassStatsHook(Hook):
 
     def before_run(self, runner: Any) -> None:
         """Size the buffers of the losses before EMAHook copies the model."""
+        if self.class_weight is not None:
+            kept = weight_cross_entropy(runner.model, self.class_weight)
+            for name, reason in kept.items():
+                print_log(
+                    f'{name}.loss_decode gets no class weights: it {reason}.',
+                    logger='current',
+                    level=logging.WARNING,
+                )
         for head in heads_of_model(runner.model).values():
             for _, loss in modules(head):
                 if hasattr(loss, 'expect_classes'):
@@ -119,7 +124,7 @@ class ClassStatsHook(Hook):
             model,
             self.cache,
             options,
-            validation=loader and loader.dataset,
+            getattr(loader, 'dataset', None),
         )
         if self.on_problem == 'error':
             report.raise_errors()
@@ -131,11 +136,9 @@ class ClassStatsHook(Hook):
             found = report.validation_stats.to_dict()
             self._saved_meta[VALIDATION_KEY] = found
         give_stats(model, report.stats)
-        follow_runner(runner)
         weights = None
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)
-            set_class_weights(model, weights)
         logging.getLogger('mmseg_margin').info(report.table(weights))
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
@@ -150,30 +153,6 @@ def give_stats(model: nn.Module, stats: ClassStats) -> None:
             module.set_class_stats(stats)
         elif hasattr(module, 'set_class_counts'):
             module.set_class_counts(stats.counts)
-
-
-def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
-    """Set the class weights of mmseg's softmax cross-entropy losses."""
-    # Boundary heads have two classes of their own.
-    boundaries = tuple(
-        f'{name}.'
-        for name, head in heads_of_model(model).items()
-        if predicts_boundaries(head)
-    )
-    for name, loss in modules(model):
-        if not isinstance(loss, CrossEntropyLoss):
-            continue
-        is_softmax = not (loss.use_sigmoid or loss.use_mask)
-        if name.startswith(boundaries) or (
-            is_softmax and weight_cross_entropy(loss, weights)
-        ):
-            continue
-        print_log(
-            f'{name} gets no class weights: it is not a softmax '
-            'cross-entropy or has a class_weight of its own.',
-            logger='current',
-            level=logging.WARNING,
-        )
 
 
 def offset_settings_of(model: nn.Module) -> OffsetSettings | None:

@@ -8,8 +8,8 @@ from mmengine.hooks import Hook
 from mmseg.registry import HOOKS
 
 from mmseg_margin.config_tools import as_list
-from mmseg_margin.losses.objectives import Objective, parse_objective
-from mmseg_margin.losses.swap import follow_runner, swap_losses
+from mmseg_margin.losses.objectives import DEFAULT, Objective, parse_objective
+from mmseg_margin.losses.swap import attach_to_runner, swap_losses
 
 
 @HOOKS.register_module()
@@ -23,7 +23,7 @@ class SwapLossHook(Hook):
     Args:
         loss: A name with or without settings, a sum of these, a loss config
             or a list of loss configs: ``'jaccard'``, ``'margin:tau=20'``,
-            ``'ce:0.5+lovasz:0.5'``, ``dict(type='DiceLoss')``.
+            ``'ce:0.5+lovasz:0.5'``, ``dict(type='RegionLoss')``.
         heads: Only these, for example ``'decode_head'`` or
             ``['decode_head', 'auxiliary_head.0']``.
 
@@ -37,12 +37,12 @@ class SwapLossHook(Hook):
 
     def __init__(
         self,
-        loss: Objective = 'margin',
+        loss: Objective = DEFAULT,
         heads: str | Sequence[str] | None = None,
     ) -> None:
         self.loss = loss
         self.terms = parse_objective(loss)
-        self.heads = as_list(heads) or None
+        self.heads = as_list(heads)
         self._model: Any = None
 
     def before_run(self, runner: Any) -> None:
@@ -57,4 +57,4 @@ class SwapLossHook(Hook):
     def before_train(self, runner: Any) -> None:
         """For a hook that was registered after the run began."""
         self.before_run(runner)
-        follow_runner(runner)
+        attach_to_runner(runner)

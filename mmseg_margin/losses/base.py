@@ -1,14 +1,15 @@
-"""The base of our losses: averaging, class weights and checks."""
+"""The bases of our losses: averaging, class weights and checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 import torch
 from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
-from mmseg_margin.errors import MarginError, SettingError
+from mmseg_margin.errors import MarginError, SettingError, did_you_mean
 from mmseg_margin.functional.backend import PixelObjective, uncompiled
+from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import (
     StageResult,
     as_index,
@@ -34,47 +35,28 @@ class NoStatisticsError(MarginError, RuntimeError):
         )
 
 
-class PixelLoss(nn.Module):
-    """The base of our losses; a subclass defines :meth:`objective`.
+class ClassWeightedLoss(nn.Module):
+    """A loss with a name, a factor and class weights.
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
             ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
             inverse frequency, computed from the label statistics of
             ``ClassStatsHook``; or None.
-        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
         loss_name: Name in the log; it has to contain ``loss``.
-        avg_non_ignore: Whether the mean is taken over the labelled pixels
-            instead of over all.
-        global_mean: Whether the mean is taken over the pixels of all ranks,
-            so that the training does not depend on their number.
-        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
     """
 
     class_weight: Tensor
-    # Whether the config has the counts, so that a data set's are not needed.
-    has_own_counts = False
 
     def __init__(
-        self,
-        class_weight: ClassWeight = None,
-        reduction: str = 'mean',
-        loss_weight: float = 1.0,
-        loss_name: str = 'loss_ce',
-        avg_non_ignore: bool = True,
-        global_mean: bool = False,
-        backend: str = 'auto',
+        self, class_weight: ClassWeight, loss_weight: float, loss_name: str
     ) -> None:
         super().__init__()
-        check_reduction(reduction)
         check_loss_name(loss_name)
-        self.reduction = reduction
         self.loss_weight = loss_weight
+        require(self, 'loss_weight', 'not be negative', lambda x: x >= 0)
         self.loss_name = loss_name
-        self.avg_non_ignore = avg_non_ignore
-        self.global_mean = global_mean
-        self.backend = backend
         self.has_statistics = False
         self.weight_method: str | float | None = None
         self.register_buffer('class_weight', torch.empty(0), persistent=False)
@@ -89,10 +71,6 @@ class PixelLoss(nn.Module):
         """Whether it cannot be computed without the data set's counts."""
         return self.weight_method is not None
 
-    def objective(self) -> PixelObjective:
-        """What is computed for each pixel, at this step of the training."""
-        raise NotImplementedError
-
     def expect_classes(self, num_classes: int) -> None:
         """Give the buffers their size before the statistics arrive.
 
@@ -104,10 +82,7 @@ class PixelLoss(nn.Module):
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive what the loss needs from the statistics of a data set."""
-        if not self.has_own_counts:
-            self.set_class_counts(
-                stats.counts, stats.classes, stats.image_pixels
-            )
+        self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
 
     def set_class_counts(
         self,
@@ -130,6 +105,48 @@ class PixelLoss(nn.Module):
                 f'class, got {list(weights)}.'
             )
         self.class_weight = tensor.to(self.class_weight.device)
+
+    def check(self, scores: Tensor) -> None:
+        """Raise where statistics or weights do not fit the scores."""
+        if self.needs_statistics and not self.has_statistics:
+            raise NoStatisticsError(type(self).__name__)
+        check_class_weight(self.class_weight, scores.shape[1])
+
+
+class PixelLoss(ClassWeightedLoss):
+    """A mean over pixels; a subclass defines :meth:`objective`.
+
+    Args:
+        class_weight: See :class:`ClassWeightedLoss`, as for ``loss_weight``
+            and ``loss_name``.
+        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
+        avg_non_ignore: Whether the mean is taken over the labelled pixels
+            instead of over all.
+        global_mean: Whether the mean is taken over the pixels of all ranks,
+            so that the training does not depend on their number.
+        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
+    """
+
+    def __init__(
+        self,
+        class_weight: ClassWeight = None,
+        reduction: str = 'mean',
+        loss_weight: float = 1.0,
+        loss_name: str = 'loss_ce',
+        avg_non_ignore: bool = True,
+        global_mean: bool = False,
+        backend: str = 'auto',
+    ) -> None:
+        super().__init__(class_weight, loss_weight, loss_name)
+        check_reduction(reduction)
+        self.reduction = reduction
+        self.avg_non_ignore = avg_non_ignore
+        self.global_mean = global_mean
+        self.backend = backend
+
+    def objective(self) -> PixelObjective:
+        """What is computed for each pixel, at this step of the training."""
+        raise NotImplementedError
 
     @uncompiled
     def forward(
@@ -191,20 +208,29 @@ class PixelLoss(nn.Module):
             backend=self.backend,
         )
 
-    def check(self, scores: Tensor) -> None:
-        """Raise where statistics or weights do not fit the scores."""
-        if self.needs_statistics and not self.has_statistics:
-            raise NoStatisticsError(type(self).__name__)
-        if len(self.class_weight) not in (0, scores.shape[1]):
-            raise SettingError(
-                f'class_weight has {len(self.class_weight)} numbers but the '
-                f'head {scores.shape[1]} classes: give one for each class.'
-            )
+
+def unknown_setting(
+    loss: type, name: str, known: Iterable[str]
+) -> SettingError:
+    """The error about a setting that a loss does not have."""
+    return SettingError(
+        f'{loss.__name__} has no setting {name!r}, but '
+        f'{", ".join(known)}.{did_you_mean(name, known)}'
+    )
+
+
+def check_class_weight(weights: Sized | None, num_classes: int) -> None:
+    """Raise unless there is one weight for each class, or none at all."""
+    if weights is not None and len(weights) not in (0, num_classes):
+        raise SettingError(
+            f'class_weight has {len(weights)} numbers but the head '
+            f'{num_classes} classes: give one for each class.'
+        )
 
 
 def check_loss_name(loss_name: str) -> None:
     """Raise on a name that would take the loss out of the sum."""
-    if 'loss' not in loss_name:
+    if not isinstance(loss_name, str) or 'loss' not in loss_name:
         raise SettingError(
             f'loss_name={loss_name!r} must contain "loss", or mmengine '
             'leaves the term out of the sum it minimises.'
@@ -241,11 +267,6 @@ def pixel_weights(
     check_reduction(reduction)
     if avg_factor is not None and reduction == 'sum':
         raise SettingError("avg_factor cannot be used with reduction='sum'.")
-    if weight is not None and weight.shape != label.shape:
-        raise SettingError(
-            f'weight must be like the labels {tuple(label.shape)}, got '
-            f'{tuple(weight.shape)}.'
-        )
     labelled = label != ignore_index
     weights = None
     if class_weight is not None:
