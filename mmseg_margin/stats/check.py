@@ -139,8 +139,8 @@ def check_labels(
 
 
 def _add_validation(report: LabelReport, found: Collected) -> None:
-    is_labelled = (x.problem is not Problem.NO_LABEL for x in found.findings)
-    if not found.findings or any(is_labelled):
+    unlabelled = [x.problem for x in found.findings].count(Problem.NO_LABEL)
+    if unlabelled < found.stats.files:
         errors, warnings = describe_findings(found.findings, found.stats)
         report.validation_stats = found.stats
         report.errors += (f'validation set: {text}' for text in errors)

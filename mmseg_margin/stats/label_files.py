@@ -192,10 +192,12 @@ class Annotation:
     def explain(self, error: BaseException) -> Found:
         """Why the label could not be loaded."""
         kinds = (x for kind, x in PROBLEM_OF_ERROR if isinstance(error, kind))
-        problem, reason = next(kinds), _reason(error)
+        problem, path = next(kinds), self.label_path
+        if isinstance(error, FileNotFoundError):
+            return problem, str(error.filename or path)
         if problem is Problem.LOADING_FAILED:
-            reason = f'{type(error).__name__}: {error}'
-        return problem, f'{self.label_path}: {reason}'
+            return problem, f'{path}: {type(error).__name__}: {error}'
+        return problem, f'{path}: {_reason(error)}'
 
     def check_image(self, label_size: Size | None) -> Found | None:
         """What is wrong with the image, as far as its header shows."""
