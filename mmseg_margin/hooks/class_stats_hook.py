@@ -9,7 +9,6 @@ import logging
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 from torch import nn
 
@@ -27,6 +26,8 @@ from mmseg_margin.stats import (
     check_weight_method,
     stats_of_checkpoint,
 )
+
+logger = logging.getLogger('mmseg_margin')
 
 ON_PROBLEM = ('error', 'warn')
 
@@ -90,10 +91,8 @@ class ClassStatsHook(Hook):
         if self.class_weight is not None:
             kept = weight_cross_entropy(runner.model, self.class_weight)
             for name, reason in kept.items():
-                print_log(
-                    f'{name}.loss_decode gets no class weights: it {reason}.',
-                    logger='current',
-                    level=logging.WARNING,
+                logger.warning(
+                    f'{name}.loss_decode gets no class weights: it {reason}.'
                 )
         for head in heads_of_model(runner.model).values():
             for _, loss in modules(head):
@@ -129,7 +128,7 @@ class ClassStatsHook(Hook):
         if self.on_problem == 'error':
             report.raise_errors()
         if str(report):
-            runner.logger.warning(str(report))
+            logger.warning(str(report))
         self.stats = report.stats
         self._saved_meta = {META_KEY: report.stats.to_dict()}
         if report.validation_stats is not None:
@@ -139,7 +138,7 @@ class ClassStatsHook(Hook):
         weights = None
         if self.class_weight is not None:
             weights = report.stats.class_weights(self.class_weight)
-        logging.getLogger('mmseg_margin').info(report.table(weights))
+        logger.info(report.table(weights))
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""

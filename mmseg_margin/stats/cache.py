@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mmengine.logging import print_log
-
 from .class_stats import ClassStats
+
+logger = logging.getLogger('mmseg_margin')
 
 META_KEY = 'class_stats'  # in the checkpoint
 VALIDATION_KEY = 'validation_class_stats'
@@ -40,7 +40,9 @@ class StatsCache:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, RecursionError) as error:
-            _warn(f'{path} is not used, the labels are counted: {error}')
+            logger.warning(
+                f'{path} is not used, the labels are counted: {error}'
+            )
             return None
         return stats if stats.fingerprint == key else None
 
@@ -52,7 +54,7 @@ class StatsCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             stats.to_json(self.path_of(stats.fingerprint))
         except OSError as error:
-            _warn(
+            logger.warning(
                 f'The label statistics are not kept in {self.folder}, so the '
                 f'next run counts again: {error}.'
             )
@@ -67,9 +69,7 @@ def stats_of_checkpoint(
     try:
         return ClassStats.from_dict(meta[key])
     except ValueError as error:
-        _warn(f'The label statistics of the checkpoint are not used: {error}')
+        logger.warning(
+            f'The label statistics of the checkpoint are not used: {error}'
+        )
         return None
-
-
-def _warn(message: str) -> None:
-    print_log(message, logger='current', level=logging.WARNING)

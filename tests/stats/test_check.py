@@ -249,7 +249,9 @@ def test_images_of_other_formats_are_not_checked(tmp_path):
 def test_settings_of_the_data_set_and_its_loader(tmp_path):
     root = write_set(tmp_path, values=(0, 1, 2, 3))
     needless = report_on(open_set(root, reduce_zero_label=True))
-    check_report(needless, [], ['without a pixel: car.*turn off reduce_zero_label'])
+    check_report(
+        needless, [], ['without a pixel: car.*turn off reduce_zero_label']
+    )
     pipeline = [{'type': 'LoadAnnotations', 'reduce_zero_label': True}]
     (error,) = report_on(open_set(root, pipeline=pipeline)).errors
     failed = 'the loading transform failed (6 file(s))'
