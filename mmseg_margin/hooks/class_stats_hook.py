@@ -18,13 +18,11 @@ from mmseg_margin.heads import heads_of_model, modules
 from mmseg_margin.losses.swap import weight_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
-    VALIDATION_KEY,
     CheckOptions,
     ClassStats,
     StatsCache,
     check_labels,
     check_weight_method,
-    stats_of_checkpoint,
 )
 
 logger = logging.getLogger('mmseg_margin')
@@ -39,8 +37,7 @@ class ClassStatsHook(Hook):
     Before the first iteration every annotation file is read once (or the
     result of an earlier scan is taken), bad labels of the training and of the
     validation set are reported, and the counts of the training set go to
-    every loss that accepts them. The statistics are saved in the checkpoint,
-    so that resuming needs no scan.
+    every loss that accepts them. They are saved in the checkpoint too.
 
     Args:
         cache_dir: Folder of earlier results; None for the user's own,
@@ -83,8 +80,6 @@ class ClassStatsHook(Hook):
         self.rare_share = rare_share
         self.on_problem = on_problem
         self.stats: ClassStats | None = None
-        self._saved_meta: dict[str, Any] = {}
-        self._loaded_meta: dict[str, Any] = {}
 
     def before_run(self, runner: Any) -> None:
         """Size the buffers of the losses before EMAHook copies the model."""
@@ -99,23 +94,11 @@ class ClassStatsHook(Hook):
                 if hasattr(loss, 'expect_classes'):
                     loss.expect_classes(head.num_classes)
 
-    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        """Keep the metadata until it is known whether this is a resume."""
-        self._loaded_meta = checkpoint.get('meta') or {}
-
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and give the statistics to the losses."""
         model = runner.model
-        # mmengine calls after_load_checkpoint for fine-tuning too, where the
-        # checkpoint's data set is another one; only resuming has iterations.
-        meta = self._loaded_meta if runner.iter > 0 else {}
-        keys = META_KEY, VALIDATION_KEY
-        known = (stats_of_checkpoint(meta, key) for key in keys)
         options = CheckOptions(
-            [stats for stats in known if stats is not None],
-            self.num_threads,
-            self.rare_share,
-            offset_settings_of(model),
+            self.num_threads, self.rare_share, offset_settings_of(model)
         )
         loader = getattr(runner.val_loop, 'dataloader', None)
         report = check_labels(
@@ -130,10 +113,6 @@ class ClassStatsHook(Hook):
         if str(report):
             logger.warning(str(report))
         self.stats = report.stats
-        self._saved_meta = {META_KEY: report.stats.to_dict()}
-        if report.validation_stats is not None:
-            found = report.validation_stats.to_dict()
-            self._saved_meta[VALIDATION_KEY] = found
         give_stats(model, report.stats)
         weights = None
         if self.class_weight is not None:
@@ -142,7 +121,8 @@ class ClassStatsHook(Hook):
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""
-        checkpoint['meta'].update(self._saved_meta)
+        if self.stats is not None:
+            checkpoint['meta'][META_KEY] = self.stats.to_dict()
 
 
 def give_stats(model: nn.Module, stats: ClassStats) -> None:

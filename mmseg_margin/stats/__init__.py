@@ -1,6 +1,6 @@
 """Label statistics: the scan of the annotation files and the label check."""
 
-from .cache import META_KEY, VALIDATION_KEY, StatsCache, stats_of_checkpoint
+from .cache import META_KEY, StatsCache, stats_of_checkpoint
 from .check import (
     CheckOptions,
     LabelReport,
@@ -13,7 +13,6 @@ from .weighting import WEIGHT_METHODS, check_weight_method, class_weights
 
 __all__ = [
     'META_KEY',
-    'VALIDATION_KEY',
     'WEIGHT_METHODS',
     'CheckOptions',
     'ClassStats',

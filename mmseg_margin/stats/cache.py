@@ -11,7 +11,6 @@ from .class_stats import ClassStats
 logger = logging.getLogger('mmseg_margin')
 
 META_KEY = 'class_stats'  # in the checkpoint
-VALIDATION_KEY = 'validation_class_stats'
 
 
 class StatsCache:
@@ -60,16 +59,12 @@ class StatsCache:
             )
 
 
-def stats_of_checkpoint(
-    meta: dict[str, Any], key: str = META_KEY
-) -> ClassStats | None:
+def stats_of_checkpoint(meta: dict[str, Any]) -> ClassStats | None:
     """The statistics that ``ClassStatsHook`` saved, unless damaged."""
-    if key not in meta:
+    if META_KEY not in meta:
         return None
     try:
-        return ClassStats.from_dict(meta[key])
+        return ClassStats.from_dict(meta[META_KEY])
     except ValueError as error:
-        logger.warning(
-            f'The label statistics of the checkpoint are not used: {error}'
-        )
+        logger.warning(f'The checkpoint has no usable statistics: {error}')
         return None

@@ -41,7 +41,6 @@ class CheckOptions:
     """How to count and what to check.
 
     Args:
-        known: Earlier statistics, used if the data set has not changed.
         num_threads: Threads of each rank; by default all available cores.
         rare_share: Fraction of the labelled pixels below which a class is
             reported as very rare.
@@ -49,7 +48,6 @@ class CheckOptions:
             the counts, if any.
     """
 
-    known: Sequence[ClassStats] = ()
     num_threads: int | None = None
     rare_share: float = 1e-4
     offsets: OffsetSettings | None = None
@@ -72,7 +70,6 @@ class LabelReport:
     warnings: list[str]
     settings: OffsetSettings | None = None
     offsets: MarginOffsets | None = None
-    validation_stats: ClassStats | None = None
 
     def __str__(self) -> str:
         """Everything that was found; empty if nothing was."""
@@ -118,7 +115,7 @@ def check_labels(
     dataset = _built(dataset)
     # The labels that the first head expects.
     expected = next(iter(heads.values()), (None, None))
-    settings = *expected, cache, options.known, options.num_threads
+    settings = *expected, cache, options.num_threads
     stats, findings, loaders = collect_stats(dataset, *settings)
     errors, warnings = describe_findings(findings, stats)
     report = LabelReport(dataset, stats, errors, warnings, options.offsets)
@@ -142,7 +139,6 @@ def _add_validation(report: LabelReport, found: Collected) -> None:
     unlabelled = [x.problem for x in found.findings].count(Problem.NO_LABEL)
     if unlabelled < found.stats.files:
         errors, warnings = describe_findings(found.findings, found.stats)
-        report.validation_stats = found.stats
         report.errors += (f'validation set: {text}' for text in errors)
         report.warnings += (f'validation set: {text}' for text in warnings)
 

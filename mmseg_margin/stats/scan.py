@@ -59,7 +59,6 @@ def collect_stats(
     num_classes: int | None = None,
     ignore_index: int | None = None,
     cache: StatsCache | None = None,
-    known: Sequence[ClassStats] = (),
     num_threads: int | None = None,
 ) -> Collected:
     """The statistics of a data set, the same on every rank.
@@ -69,7 +68,6 @@ def collect_stats(
         num_classes: Only used if the data set names no classes.
         ignore_index: The label to ignore; the data set's own if None.
         cache: Where to look first, and to store the result.
-        known: Earlier statistics, used if the data set has not changed.
         num_threads: Threads of each rank; by default all available cores.
     """
     annotations = list_annotations(dataset)
@@ -82,9 +80,12 @@ def collect_stats(
     rank, world_size = dist.get_dist_info()
     shard = annotations[rank::world_size]
     key = _key_on_all_ranks(annotations, shard, classes, ignore_index)
-    earlier = _find_earlier(key, cache, known)
-    if earlier is not None:
-        return Collected(earlier, [], loaders)
+    earlier: list[Any] = [None]
+    if cache is not None and key and rank == 0:
+        earlier = [cache.load(key)]
+    dist.broadcast_object_list(earlier)
+    if earlier[0] is not None:
+        return Collected(earlier[0], [], loaders)
     is_ignored = np.arange(256) == ignore_index
     is_class = (np.arange(256) < (len(classes) or 256)) & ~is_ignored
     sums, findings = _scan_on_all_ranks(
@@ -190,20 +191,6 @@ def _key_on_all_ranks(
     if None in digests:
         return ''
     return f'{_hash(JSON_FORMAT, sum(digests), *settings):064x}'
-
-
-def _find_earlier(
-    key: str, cache: StatsCache | None, known: Sequence[ClassStats]
-) -> ClassStats | None:
-    """Statistics of the same files, settings and classes, if there are any."""
-    if not key:
-        return None
-    found: list[Any] = [x for x in known if x.fingerprint == key][:1]
-    if not found:
-        is_main = dist.is_main_process()
-        found = [cache.load(key) if cache is not None and is_main else None]
-        dist.broadcast_object_list(found)
-    return found[0]
 
 
 def _scan_on_all_ranks(shard: list[Annotation], *options: Any) -> Scanned:

@@ -3,7 +3,6 @@
 import mmcv
 import numpy as np
 import pytest
-from mmengine.registry import init_default_scope
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import TRANSFORMS
 from PIL import Image
@@ -167,12 +166,3 @@ def test_a_mapping_is_applied_to_the_histogram(
     assert len(calls) == 1  # on the label that holds all values
     plain = open_set(root, classes, PIPELINE, **settings)
     assert collect_stats(plain).stats.fingerprint != right.fingerprint
-
-
-def test_a_mapping_of_a_config_that_was_written_and_read():
-    init_default_scope('mmseg')
-    transform = TRANSFORMS.build({**MAPPED, 'mapping': {'255': 1}})
-    assert transform.mapping == {255: 1}
-    assert '{255: 1}' in repr(transform)
-    with pytest.raises(ValueError, match='from 0 to 255'):
-        TRANSFORMS.build({**MAPPED, 'mapping': {-1: 255}})
