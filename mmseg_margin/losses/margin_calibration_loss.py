@@ -79,6 +79,7 @@ class MarginCalibrationLoss(PixelLoss):
             global_mean,
             backend,
         )
+        self.needs_statistics = True
         self.offset_settings, self.settings = parse_settings(preset, settings)
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -100,16 +101,12 @@ class MarginCalibrationLoss(PixelLoss):
             if warning:
                 print_log(warning, logger='current', level=logging.WARNING)
 
-    @property
-    def needs_statistics(self) -> bool:
-        return True
-
     def objective(self) -> MarginObjective:
         return MarginObjective(self.rho_0k, self.rho_k0, self.settings)
 
     def expect_classes(self, num_classes: int) -> None:
         super().expect_classes(num_classes)
-        if not self.has_statistics:
+        if self.needs_statistics:
             self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
 
     def set_class_stats(self, stats: ClassStats) -> None:
