@@ -5,7 +5,6 @@ Losses are found by their attributes, under any wrapper: ``set_class_stats`` or
 margin-offsets from them.
 """
 
-import logging
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -84,11 +83,7 @@ class ClassStatsHook(Hook):
     def before_run(self, runner: Any) -> None:
         """Size the buffers of the losses before EMAHook copies the model."""
         if self.class_weight is not None:
-            kept = weight_cross_entropy(runner.model, self.class_weight)
-            for name, reason in kept.items():
-                logger.warning(
-                    f'{name}.loss_decode gets no class weights: it {reason}.'
-                )
+            weight_cross_entropy(runner.model, self.class_weight)
         for head in heads_of_model(runner.model).values():
             for _, loss in modules(head):
                 if hasattr(loss, 'expect_classes'):

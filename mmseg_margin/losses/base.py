@@ -57,19 +57,16 @@ class ClassWeightedLoss(nn.Module):
         self.loss_weight = loss_weight
         require(self, 'loss_weight', 'not be negative', lambda x: x >= 0)
         self.loss_name = loss_name
-        self.has_statistics = False
+        # Whether it cannot be computed before the counts arrive.
+        self.needs_statistics = False
         self.weight_method: str | float | None = None
         self.register_buffer('class_weight', torch.empty(0), persistent=False)
         if isinstance(class_weight, (str, int, float)):
             check_weight_method('class_weight', class_weight)
             self.weight_method = class_weight
+            self.needs_statistics = True
         elif class_weight is not None:
             self._set_class_weight(class_weight)
-
-    @property
-    def needs_statistics(self) -> bool:
-        """Whether it cannot be computed without the data set's counts."""
-        return self.weight_method is not None
 
     def expect_classes(self, num_classes: int) -> None:
         """Give the buffers their size before the statistics arrive.
@@ -77,7 +74,7 @@ class ClassWeightedLoss(nn.Module):
         EMAHook copies the model when the run begins, and updates its buffers
         in place from then on.
         """
-        if self.weight_method is not None and not self.has_statistics:
+        if self.needs_statistics and self.weight_method is not None:
             self.class_weight = self.class_weight.new_ones(num_classes)
 
     def set_class_stats(self, stats: ClassStats) -> None:
@@ -95,7 +92,7 @@ class ClassWeightedLoss(nn.Module):
             self._set_class_weight(
                 class_weights(counts, self.weight_method, image_pixels)
             )
-        self.has_statistics = True
+        self.needs_statistics = False
 
     def _set_class_weight(self, weights: Sequence[float]) -> None:
         tensor = torch.as_tensor(weights, dtype=torch.float32)
@@ -108,7 +105,7 @@ class ClassWeightedLoss(nn.Module):
 
     def check(self, scores: Tensor) -> None:
         """Raise where statistics or weights do not fit the scores."""
-        if self.needs_statistics and not self.has_statistics:
+        if self.needs_statistics:
             raise NoStatisticsError(type(self).__name__)
         check_class_weight(self.class_weight, scores.shape[1])
 
@@ -187,15 +184,8 @@ class PixelLoss(ClassWeightedLoss):
         """
         self.check(scores)
         label, reduction = as_index(label), reduction or self.reduction
-        pixel_weight = pixel_weights(
-            label,
-            ignore_index,
-            reduction,
-            self.class_weight if len(self.class_weight) else None,
-            weight,
-            avg_factor,
-            self.avg_non_ignore,
-            self.global_mean and self.training,
+        pixel_weight = self._pixel_weight(
+            label, label != ignore_index, reduction, weight, avg_factor
         )
         return run_stage(
             scores,
@@ -207,6 +197,48 @@ class PixelLoss(ClassWeightedLoss):
             per_pixel=reduction == 'none',
             backend=self.backend,
         )
+
+    def _pixel_weight(
+        self,
+        label: Tensor,
+        labelled: Tensor,
+        reduction: str,
+        weight: Tensor | None,
+        avg_factor: float | Tensor | None,
+    ) -> Tensor | float:
+        """The weight of each pixel in the loss: one number, or (N, H, W).
+
+        As in mmseg, the divisor of the mean contains class weights but no
+        pixel weights; unlike mmseg, class weights work with ignored pixels.
+
+        With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R``
+        instead of its own ``n_r``. The average gradient of the ranks is then
+        that of ``sum_r S_r / sum_r n_r``, the mean over the pixels of all
+        ranks, while a mean of means would give more weight to the pixels of a
+        rank with few.
+        """
+        check_reduction(reduction)
+        if avg_factor is not None and reduction == 'sum':
+            raise SettingError("avg_factor does not go with reduction='sum'.")
+        weights, K = None, len(self.class_weight)
+        if K:
+            # Clamped, because an invalid label is only reported later.
+            index = torch.where(labelled, label, 0).clamp(0, K - 1)
+            weights = self.class_weight[index] * labelled
+        divisor: Tensor | float = 1.0
+        if reduction == 'mean' and avg_factor is not None:
+            divisor = avg_factor + EPS
+        elif reduction == 'mean':
+            counted = labelled if weights is None else weights
+            if weights is None and not self.avg_non_ignore:
+                counted = torch.ones_like(labelled)
+            divisor = counted.sum(dtype=torch.float32)
+            if self.global_mean and self.training:
+                all_reduce(divisor, 'mean')
+            divisor = divisor + EPS
+        if weight is not None:
+            weights = weight.float() * (1.0 if weights is None else weights)
+        return 1 / divisor if weights is None else weights / divisor
 
 
 def unknown_setting(
@@ -242,48 +274,3 @@ def two_class_scores(scores: Tensor) -> Tensor:
     if scores.shape[1] > 1:
         return scores
     return torch.cat([torch.zeros_like(scores), scores], 1)
-
-
-def pixel_weights(
-    label: Tensor,
-    ignore_index: int,
-    reduction: str,
-    class_weight: Tensor | None = None,
-    weight: Tensor | None = None,
-    avg_factor: float | Tensor | None = None,
-    avg_non_ignore: bool = True,
-    global_mean: bool = False,
-) -> Tensor | float:
-    """The weight of each pixel in the loss: one number, or (N, H, W).
-
-    As in mmseg, the divisor of the mean contains class weights but no pixel
-    weights; unlike mmseg, class weights work with ignored pixels.
-
-    With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R``
-    instead of its own ``n_r``. The average gradient of the ranks is then that
-    of ``sum_r S_r / sum_r n_r``, the mean over the pixels of all ranks, while
-    a mean of means would give more weight to the pixels of a rank with few.
-    """
-    check_reduction(reduction)
-    if avg_factor is not None and reduction == 'sum':
-        raise SettingError("avg_factor cannot be used with reduction='sum'.")
-    labelled = label != ignore_index
-    weights = None
-    if class_weight is not None:
-        # Clamped, because an invalid label is only reported later.
-        index = torch.where(labelled, label, 0).clamp(0, len(class_weight) - 1)
-        weights = class_weight[index] * labelled
-    divisor: Tensor | float = 1.0
-    if reduction == 'mean' and avg_factor is not None:
-        divisor = avg_factor + EPS
-    elif reduction == 'mean':
-        counted = labelled if weights is None else weights
-        if weights is None and not avg_non_ignore:
-            counted = torch.ones_like(labelled)
-        divisor = counted.sum(dtype=torch.float32)
-        if global_mean:
-            all_reduce(divisor, 'mean')
-        divisor = divisor + EPS
-    if weight is not None:
-        weights = weight.float() * (1.0 if weights is None else weights)
-    return 1 / divisor if weights is None else weights / divisor

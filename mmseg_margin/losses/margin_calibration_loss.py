@@ -79,6 +79,7 @@ class MarginCalibrationLoss(PixelLoss):
             global_mean,
             backend,
         )
+        self.needs_statistics = True
         self.offset_settings, self.settings = parse_settings(preset, settings)
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
@@ -92,24 +93,27 @@ class MarginCalibrationLoss(PixelLoss):
             stats = ClassStats.from_json(class_counts)
             self.file_classes = stats.classes
             super().set_class_stats(stats)
+            class_counts = stats.counts
         elif class_counts is not None:
             self.set_class_counts(class_counts)
         # ClassStatsHook checks the counts that it collects.
-        if self.has_own_counts:
-            warning = large_offset_warning(self.rho_0k.numpy())
-            if warning:
+        if class_counts is not None:
+            names = self.file_classes or range(len(class_counts))
+            rows = zip(names, class_counts, strict=True)
+            absent = ', '.join(str(name) for name, n in rows if not n)
+            warnings = [
+                large_offset_warning(self.rho_0k.numpy()),
+                absent and f'class_counts has no pixel of class {absent}.',
+            ]
+            for warning in filter(None, warnings):
                 print_log(warning, logger='current', level=logging.WARNING)
-
-    @property
-    def needs_statistics(self) -> bool:
-        return True
 
     def objective(self) -> MarginObjective:
         return MarginObjective(self.rho_0k, self.rho_k0, self.settings)
 
     def expect_classes(self, num_classes: int) -> None:
         super().expect_classes(num_classes)
-        if not self.has_statistics:
+        if self.needs_statistics:
             self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
 
     def set_class_stats(self, stats: ClassStats) -> None:

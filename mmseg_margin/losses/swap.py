@@ -1,9 +1,11 @@
 """Replaces the losses of a segmentor's heads."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.logging import print_log
 from mmseg.models.decode_heads import (
     DDRHead,
     IterativeDecodeHead,
@@ -75,11 +77,12 @@ def swap_losses(
         if isinstance(module, BaseDecodeHead)
         or (name in HEADS and not isinstance(module, nn.ModuleList))
     }
-    wanted = tuple(f'{name}.' for name in only or HEADS)
+    wanted = tuple(f'{name}.' for name in only)
     semantic = {
         name: head
         for name, head in found.items()
-        if f'{name}.'.startswith(wanted) and not _keeps_losses(head)
+        if (not only or f'{name}.'.startswith(wanted))
+        and not _keeps_losses(head)
     }
     if not semantic:
         raise SettingError(
@@ -109,39 +112,32 @@ def attach_to_runner(runner: Any) -> None:
                 loss.follow(runner.message_hub, prefix)
 
 
-def weight_cross_entropy(
-    model: nn.Module, method: str | float
-) -> dict[str, str]:
-    """Replace mmseg's cross-entropy by ours, with weights of the statistics.
+def weight_cross_entropy(model: nn.Module, method: str | float) -> None:
+    """Give mmseg's cross-entropy class weights from the statistics.
 
-    mmseg's own function fails on ignored pixels in some versions once there
-    are class weights.
-
-    Returns:
-        The heads whose cross-entropy was left alone, and why.
+    The loss is replaced by ours, because mmseg's own function fails on ignored
+    pixels in some versions once there are class weights.
     """
-    kept = {}
     for name, head in heads_of_model(model).items():
         if _keeps_losses(head):
             continue
-        new = losses_of(head)
-        for place, loss in enumerate(new):
-            if not isinstance(loss, CrossEntropyLoss):
+        losses = losses_of(head)
+        for place, loss in enumerate(losses):
+            if type(loss) is not CrossEntropyLoss:
                 continue
-            if loss.use_sigmoid or loss.use_mask:
-                kept[name] = 'is not a softmax cross-entropy'
-            elif loss.class_weight is not None:
-                kept[name] = 'has a class_weight of its own'
-            else:
-                new[place] = WeightedCrossEntropyLoss(
-                    method,
-                    loss.reduction,
-                    loss.loss_weight,
-                    loss.loss_name,
-                    loss.avg_non_ignore,
+            has_own = loss.class_weight is not None
+            if has_own or loss.use_sigmoid or loss.use_mask:
+                print_log(
+                    f'{name}.loss_decode has class weights of its own, or is '
+                    'not a softmax: ClassStatsHook leaves it alone.',
+                    logger='current',
+                    level=logging.WARNING,
                 )
-        _set_losses(head, new)
-    return kept
+            else:
+                losses[place] = WeightedCrossEntropyLoss(
+                    method, loss.reduction, loss.loss_weight, loss.loss_name
+                )
+        _set_losses(head, losses)
 
 
 def _keeps_losses(head: Any) -> bool:
@@ -165,12 +161,10 @@ def _new_losses(head: Any, terms: Sequence[Term]) -> list[nn.Module]:
     old = losses_of(head)
     for kind, places in SEMANTIC_PLACES.items():
         if isinstance(head, kind):
-            return [
-                LossSum(_build(head, terms, loss.loss_weight))
-                if place in places
-                else loss
-                for place, loss in enumerate(old)
-            ]
+            for place in places:
+                new = _build(head, terms, old[place].loss_weight)
+                old[place] = new[0] if len(new) == 1 else LossSum(new)
+            return old
     # False, the cross-entropy, is sorted before True.
     first = min(old, key=lambda x: 'CrossEntropy' not in type(x).__name__)
     return _build(head, terms, getattr(first, 'loss_weight', 1.0))

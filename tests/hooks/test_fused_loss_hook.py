@@ -118,14 +118,6 @@ def test_the_losses_are_read_in_every_step(batch):
     assert 'loss_by_feat' not in vars(again)
 
 
-def test_cross_entropy_of_few_scores_stays_mmsegs(batch, monkeypatch):
-    """It is quicker there."""
-    monkeypatch.setattr(fused_stage, 'STOCK_BELOW', 2**16)
-    monkeypatch.setattr(fused_stage, 'fused_loss', None)
-    (fused,) = fuse(head(CE))
-    assert log_and_gradient(fused, *batch)['loss_ce'] > 0
-
-
 def mine(*_):
     """A loss stage, or a forward hook, of the user's own."""
 

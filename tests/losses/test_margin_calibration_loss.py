@@ -67,8 +67,11 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
     build(class_counts=[90_000, 5], largest_offset=0.4)
     assert 'margin-offset' not in caplog.text
     build(class_counts=[90_000, 5])
-    logger.removeHandler(caplog.handler)
     assert 'class 1 is 600' in caplog.text
+    loss = build(class_counts=[90_000, 0, 9_000])
+    logger.removeHandler(caplog.handler)
+    assert 'no pixel of class 1' in caplog.text
+    assert loss.rho_0k[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
         ({'class_counts': [5, 0], 'absent_class': 'error'}, 'no labelled'),
         ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
         ({'preset': 'best'}, 'paper, authors'),
-        ({'taus': 5.0}, 'did you mean tau'),
+        ({'taus': 5.0}, 'Did you mean tau'),
         ({'form': 'target'}, 'form'),
     ],
 )

@@ -65,15 +65,15 @@ def test_a_sum_shows_every_term_in_the_log():
 @pytest.mark.parametrize(
     ('objective', 'word'),
     [
-        ('jacard', 'did you mean jaccard'),
+        ('jacard', 'Did you mean jaccard'),
         ('ce+magic', "'magic' is not known"),
         ('', "'' is not known"),
         ([], 'no terms'),
         (None, 'no terms'),
         ('margin:tau', 'without a value'),
         ('ce:loss_name=loss_x,0.5', 'without a value'),
-        ('margin:taus=3', 'did you mean tau'),
-        ('focal:gama=1', 'did you mean gamma'),
+        ('margin:taus=3', 'Did you mean tau'),
+        ('focal:gama=1', 'Did you mean gamma'),
         ('ce:tau=1', "no setting 'tau'"),
         ('margin:tau=abc', 'tau'),
         ('margin:log_base=bogus', 'log_base'),
