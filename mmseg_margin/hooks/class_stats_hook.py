@@ -5,6 +5,7 @@ Losses are found by their attributes, under any wrapper: ``set_class_stats`` or
 margin-offsets from them.
 """
 
+import logging
 from typing import Any
 
 from mmengine.hooks import Hook
