@@ -3,10 +3,10 @@
 import argparse
 import io
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import mmcv
@@ -62,7 +62,7 @@ def measure(
             'the scan, cached': cached,
         }
         rounds = [
-            [seconds_of(task) for task in tasks.values()]
+            [timeit(task, number=1) for task in tasks.values()]
             for _ in range(args.repeats + 1)
         ]
     times = 1e3 * np.array(rounds[1:]).T / len(paths)
@@ -72,13 +72,6 @@ def measure(
     ]
     title = f'{len(paths)} label files, milliseconds per file'
     print_table(title, ('', 'median', 'min', 'max'), rows)
-
-
-def seconds_of(task: Callable[[], Any]) -> float:
-    """Seconds of wall time."""
-    start = time.perf_counter()
-    task()
-    return time.perf_counter() - start
 
 
 def decode(path: str) -> None:
