@@ -86,8 +86,9 @@ class LabelLoader:
         self.dataset = dataset
         self.transforms = list(dataset.pipeline.transforms)
         step = _step_of_load_annotations(self.transforms)
-        self.is_known = step is not None  # it applies to the histogram
-        # Another transform's step is known after the first label.
+        # LoadAnnotations is applied to histograms, others to every file.
+        self.is_known = step is not None
+        # The step of another transform is known after the first label.
         self.loading_step = len(self.transforms) if step is None else step
         backends = (
             (getattr(x, 'backend_args', None) or {}).get('backend', 'local')

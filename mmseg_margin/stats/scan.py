@@ -25,7 +25,7 @@ from .label_files import LOADING_ERRORS, Annotation, LabelLoader
 from .problems import Finding, Problem
 
 MAX_THREADS = 16
-VALUES_SHOWN = 5
+VALUES_SHOWN_PER_FILE = 5
 
 Mask = NDArray[np.bool_]  # of the 256 label values
 
@@ -197,7 +197,7 @@ def _scan_on_all_ranks(shard: list[Annotation], *options: Any) -> Scanned:
     """The result of all ranks, each of which scans its shard."""
     result = None
     try:
-        result = scan(shard, *options)
+        result = read_labels(shard, *options)
     finally:  # even if this rank fails, so that no other waits for it
         findings = dist.all_gather_object(result and result.findings)
     failed = [i for i, found in enumerate(findings) if found is None]
@@ -210,20 +210,16 @@ def _scan_on_all_ranks(shard: list[Annotation], *options: Any) -> Scanned:
     return Scanned(sums.numpy(), [x for found in findings for x in found])
 
 
-def available_cores() -> int:
-    """The cores that this process may use, not those of the machine."""
-    if hasattr(os, 'sched_getaffinity'):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def default_threads() -> int:
+def _default_threads() -> int:
     """The cores of this process, divided by the ranks of the node."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, 'sched_getaffinity'):
+        cores = len(os.sched_getaffinity(0))
     ranks = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    return max(1, min(MAX_THREADS, available_cores() // ranks))
+    return max(1, min(MAX_THREADS, cores // ranks))
 
 
-def scan(
+def read_labels(
     annotations: Sequence[Annotation],
     is_class: Mask,
     is_ignored: Mask,
@@ -236,7 +232,7 @@ def scan(
     read = partial(_scan_file, is_class, is_ignored)
     # One label before the others: file backends connect on first use.
     first = list(map(read, annotations[:1]))
-    pool = ThreadPoolExecutor(num_threads or default_threads())
+    pool = ThreadPoolExecutor(num_threads or _default_threads())
     try:
         for found in track(
             chain(first, pool.map(read, annotations[1:])),
@@ -270,8 +266,9 @@ def _scan_file(
         is_unknown = is_shown & ~(is_class | is_ignored)
         values = [*np.flatnonzero(is_unknown).tolist(), *label.outside]
         if values:
-            shown = ', '.join(map(str, values[:VALUES_SHOWN]))
-            shown += ', ...' * (len(values) > VALUES_SHOWN)
+            listed = list(map(str, values[:VALUES_SHOWN_PER_FILE]))
+            listed += ['...'] * (len(values) > len(listed))
+            shown = ', '.join(listed)
             findings.append(note(Problem.VALUE, f'{path}: {shown}', values))
         findings += (note(problem, path) for problem in label.problems)
     of_image = annotation.check_image(size)

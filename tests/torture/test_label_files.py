@@ -20,7 +20,7 @@ from PIL import Image
 
 from mmseg_margin.stats.label_files import LOADING_ERRORS
 from mmseg_margin.stats.problems import Problem
-from mmseg_margin.stats.scan import list_annotations, scan
+from mmseg_margin.stats.scan import list_annotations, read_labels
 from tests.stats.builders import (
     encode,
     encode_palette,
@@ -171,7 +171,7 @@ def test_counted_correctly_or_reported_by_name(tmp_path, record_property):
         for path, (content, _) in zip(paths, files, strict=True):
             path.write_bytes(content)
         samples = list_annotations(dataset)
-        sums, findings = scan(samples, every, none, num_threads=2)
+        sums, findings = read_labels(samples, every, none, num_threads=2)
         named = '\n'.join(x.text for x in findings if x.problem in NOT_COUNTED)
         expected = np.zeros(256, np.int64)
         for path, (content, pixels) in zip(paths, files, strict=True):
