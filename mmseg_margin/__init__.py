@@ -1,38 +1,46 @@
 """Distribution-aware margin calibration for MMSegmentation.
 
 ``import mmseg_margin`` registers everything with MMSegmentation and changes
-nothing else. Without MMSegmentation only :mod:`mmseg_margin.functional` can be
-used.
+nothing else; only the command-line tools do so later, once they have parsed
+their arguments. Without MMSegmentation only :mod:`mmseg_margin.functional` can
+be used.
 """
 
-from .compat import INSTALL_HINT, has_mmseg, quiet_import
+from .compat import INSTALL_HINT, has_mmseg, is_starting_tool
 from .version import __version__
 
-__all__ = ['__version__']
+__all__ = [
+    'ClassStats',
+    'ClassStatsHook',
+    'JaccardLoss',
+    'MarginCalibrationLoss',
+    'SwapLossHook',
+    'WeightedCrossEntropyLoss',
+    '__version__',
+    'datasets',
+    'evaluation',
+    'models',
+]
 
-if has_mmseg():
-    with quiet_import():
-        from . import datasets, evaluation, models
-        from .hooks import ClassStatsHook, SwapLossHook
-        from .losses import (
-            JaccardLoss,
-            MarginCalibrationLoss,
-            WeightedCrossEntropyLoss,
-        )
-        from .stats import ClassStats
-
-    __all__ += [
-        'ClassStats',
-        'ClassStatsHook',
-        'JaccardLoss',
-        'MarginCalibrationLoss',
-        'SwapLossHook',
-        'WeightedCrossEntropyLoss',
-        'datasets',
-        'evaluation',
-        'models',
-    ]
+if has_mmseg() and not is_starting_tool():
+    from .registration import (
+        ClassStats,
+        ClassStatsHook,
+        JaccardLoss,
+        MarginCalibrationLoss,
+        SwapLossHook,
+        WeightedCrossEntropyLoss,
+        datasets,
+        evaluation,
+        models,
+    )
 else:
 
     def __getattr__(name: str) -> object:
-        raise ImportError(f'mmseg_margin.{name} is not there. {INSTALL_HINT}')
+        if name not in __all__:
+            raise AttributeError(f'mmseg_margin has no {name}.')
+        if not has_mmseg():
+            raise ImportError(f'mmseg_margin has no {name}. {INSTALL_HINT}')
+        from . import registration
+
+        return getattr(registration, name)

@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 from .compat import packed_folder
+from .errors import did_you_mean
+from .tooling.cli import report_errors
 
 COMMAND = 'python -m mmseg_margin'
 
 
+@report_errors
 def main() -> None:
     """Run the tool whose file has the name of the first argument."""
     tools = {path.stem: path for path in packed_folder('tools').glob('*.py')}
@@ -23,7 +26,8 @@ def main() -> None:
         print(f'{COMMAND} TOOL --help shows the arguments of a tool.')
         if name in ('-h', '--help'):
             return
-        raise SystemExit(f'error: there is no tool {name!r}.')
+        hint = did_you_mean(name, tools)
+        raise SystemExit(f'error: there is no tool {name!r}.{hint}')
     path = tools[name]
     sys.argv = [f'{COMMAND} {name}', *sys.argv[2:]]
     sys.path.insert(0, str(path.parent))  # as Python does for a script

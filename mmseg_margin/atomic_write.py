@@ -20,20 +20,13 @@ def atomic_write(path: StrPath) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target  # a device or a pipe cannot be replaced
         return
-    with atomic_replace(target) as draft:
-        yield draft
-
-
-@contextmanager
-def atomic_replace(path: Path) -> Iterator[Path]:
-    """The same, but a link at ``path`` is itself replaced."""
-    draft = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.tmp')
+    draft = target.with_name(f'.{target.name}.{uuid.uuid4().hex}.tmp')
     try:
         yield draft
         # The content has to be on the disk before the name is.
         with draft.open('rb') as file:
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
 

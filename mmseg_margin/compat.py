@@ -5,16 +5,16 @@ call it, and configs for other tools import :mod:`mmseg_margin.patches`.
 """
 
 import functools
+import logging
 import os
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import metadata
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from .errors import DataSetError
 
@@ -23,13 +23,26 @@ INSTALL_HINT = (
     "run pip install 'mmseg_margin[onedl]' (maintained forks) "
     "or pip install 'mmseg_margin[openmmlab]' (upstream)."
 )
-NO_WEIGHTS_ONLY = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'
 PACKAGE = Path(__file__).parent
 
 
 def has_mmseg() -> bool:
     """Whether a stack is installed, without importing it."""
     return find_spec('mmseg') is not None
+
+
+def is_starting_tool() -> bool:
+    """Whether this process is a tool that has not parsed its arguments yet.
+
+    It imports MMSegmentation, which takes seconds, only after that.
+    """
+    if 'mmengine' in sys.modules:
+        return False
+    if sys.orig_argv[1:3] == ['-m', PACKAGE.name]:
+        return True
+    script = getattr(sys.modules['__main__'], '__file__', None)
+    tools = packed_folder('tools').resolve()
+    return script is not None and Path(script).resolve().parent == tools
 
 
 @contextmanager
@@ -50,12 +63,24 @@ def packed_folder(name: str) -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / name
 
 
+def forward_messages() -> None:
+    """Write messages of this package into the log of the current Runner."""
+    from mmengine.logging import MMLogger
+
+    class ForwardingHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            MMLogger.get_current_instance().handle(record)
+
+    logger = logging.getLogger(PACKAGE.name)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(ForwardingHandler())
+
+
 @functools.cache
 def apply_patches() -> None:
     """Apply all patches below, once in a process."""
     patch_config_bases()
     patch_checkpoint_loading()
-    patch_checkpoint_saving()
     patch_image_loading()
 
 
@@ -93,63 +118,16 @@ def patch_checkpoint_loading() -> None:
     import torch
     from mmengine.runner import CheckpointLoader
 
-    from .checkpoints import checked_download, load_from_local, safe_globals
+    from .checkpoints import load_from_local, safe_globals
 
     declare = getattr(torch.serialization, 'add_safe_globals', None)
     if declare is None:
         return
     declare(safe_globals())
-    schemes = CheckpointLoader._schemes
-    for prefix, download in schemes.items():
-        schemes[prefix] = checked_download(download)
     CheckpointLoader.register_scheme('', load_from_local, force=True)
     # Downloads do not go through our loader.
-    if NO_WEIGHTS_ONLY not in os.environ:
+    if 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD' not in os.environ:
         os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')
-
-
-def patch_checkpoint_saving() -> None:
-    """Write files atomically, and remove old checkpoints after new ones.
-
-    mmengine's hook removes the oldest and the best checkpoint before it
-    writes the next one, so a full disk or a kill could leave none.
-    """
-    from mmengine.fileio import register_backend
-    from mmengine.hooks import CheckpointHook
-
-    from .checkpoints import AtomicBackend
-
-    register_backend('local', AtomicBackend, force=True, prefixes='')
-    for name in ('_save_checkpoint_with_step', '_save_best_checkpoint'):
-        save = getattr(CheckpointHook, name)
-        setattr(CheckpointHook, name, _remove_after_saving(save))
-
-
-def _remove_after_saving(save: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a method of CheckpointHook: removals happen after the save."""
-
-    @functools.wraps(save)
-    def wrapper(hook: Any, *args: Any, **kwargs: Any) -> None:
-        if not hasattr(hook, 'file_backend'):  # without a training
-            return save(hook, *args, **kwargs)
-        backend = hook.file_backend
-        removed: set[str] = set()
-        methods = {x: getattr(backend, x) for x in dir(backend) if x[0] != '_'}
-        # rmtree is for the folders of deepspeed.
-        methods |= {'remove': removed.add, 'rmtree': removed.add}
-        hook.file_backend = SimpleNamespace(**methods)
-        try:
-            save(hook, *args, **kwargs)
-        finally:
-            hook.file_backend = backend
-        # A resumed training may rewrite a file that it has to remove.
-        best = getattr(hook, 'best_ckpt_path_dict', {}).values()
-        one = getattr(hook, 'best_ckpt_path', None)
-        for path in removed - {hook.last_ckpt, one, *best}:
-            is_file = backend.isfile(path)
-            (backend.remove if is_file else backend.rmtree)(path)
-
-    return wrapper
 
 
 def patch_image_loading() -> None:

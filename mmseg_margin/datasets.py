@@ -1,10 +1,14 @@
-"""Data sets that upstream lacks."""
+"""Data sets, and a loading transform, that upstream lacks."""
 
+from collections.abc import Mapping
+
+import numpy as np
 from mmengine import fileio
 from mmseg.datasets import BaseSegDataset
-from mmseg.registry import DATASETS
+from mmseg.datasets.transforms import LoadAnnotations
+from mmseg.registry import DATASETS, TRANSFORMS
 
-from .errors import MissingFileError
+from .errors import MissingFileError, SettingError
 
 CAMVID_SUFFIXES = ('.png', '.jpg')
 CAMVID_COLOURS = {
@@ -107,3 +111,48 @@ class InstrumentPartsDataset(EndoVisPartsDataset):
                 'make_instrument_parts, or correct data_root and img_suffix.'
             )
         return data_list
+
+
+@TRANSFORMS.register_module()
+class LoadMappedAnnotations(LoadAnnotations):
+    """mmseg's ``LoadAnnotations`` with a mapping of the stored values.
+
+    ``reduce_zero_label`` and a shorter list of classes are applied after it.
+    The label scan applies the mapping to histograms, not to pixels.
+
+    Args:
+        mapping: From the value in the file to the one to take instead, both
+            from 0 to 255; other values stay.
+        kwargs: Those of ``LoadAnnotations``.
+
+    Example:
+        >>> masks = dict(type='LoadMappedAnnotations', mapping={255: 1})
+    """
+
+    def __init__(self, mapping: Mapping[int, int], **kwargs) -> None:
+        super().__init__(**kwargs)
+        # The keys are strings in a config that was written and read again.
+        self.mapping = {int(old): int(new) for old, new in mapping.items()}
+        if not all(0 <= x < 256 for x in sum(self.mapping.items(), ())):
+            raise SettingError(
+                f'mapping={mapping} must map values from 0 to 255 to values '
+                'from 0 to 255.'
+            )
+
+    def _load_seg_map(self, results: dict) -> None:
+        stored = dict(results, reduce_zero_label=False, label_map=None)
+        super()._load_seg_map(stored)
+        table = np.arange(256, dtype=np.uint8)
+        table[list(self.mapping)] = list(self.mapping.values())
+        # As in LoadAnnotations: 0 and 255 become 255, the others decrease.
+        if results['reduce_zero_label']:
+            table -= 1
+            table[table == 254] = 255
+        reduced = table.copy()
+        for old, new in (results.get('label_map') or {}).items():
+            table[reduced == old] = new
+        results['gt_seg_map'] = table[stored['gt_seg_map']]
+
+    def __repr__(self) -> str:
+        inner = super().__repr__().partition('(')[2]
+        return f'{type(self).__name__}(mapping={self.mapping}, {inner}'

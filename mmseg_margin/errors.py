@@ -4,6 +4,9 @@ All other errors keep their traceback, because they are defects or come from
 code outside this package.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class MarginError(Exception):
     """Base of all errors that the user can correct."""
@@ -23,3 +26,14 @@ class MissingFileError(MarginError, FileNotFoundError):
 
 class MissingPackageError(MarginError, ImportError):
     """An optional package that is not installed, with the pip command."""
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """A question to append to an error, or '' if no choice is similar.
+
+    Example:
+        >>> did_you_mean('jacard', ['ce', 'jaccard'])
+        ' Did you mean jaccard?'
+    """
+    found = difflib.get_close_matches(word, list(choices), n=1)
+    return f' Did you mean {found[0]}?' if found else ''

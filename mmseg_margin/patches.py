@@ -1,8 +1,8 @@
 """Applies this package's corrections of mmengine and mmcv when imported.
 
 With them ``mmseg::`` and ``mmseg_margin::`` bases of configs resolve,
-checkpoints are written atomically and loaded without executing code, and a
-damaged image is named. Our tools apply them; for other tools:
+checkpoints are loaded without executing code, and a damaged image is named.
+Our tools apply them; for other tools:
 
 Example:
     >>> custom_imports = dict(imports=['mmseg_margin.patches'])

@@ -10,16 +10,12 @@ from hypothesis import HealthCheck, settings
 from yapf.yapflib import yapf_api
 
 from mmseg_margin.compat import apply_patches
-from mmseg_margin.stats import cache
 from tests.commands import TOOLS, output_of_python
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
 # tests show what an unsafe load would have done.
 apply_patches()
 os.environ.pop('TORCH_FORCE_WEIGHTS_ONLY_LOAD', None)
-
-# The data sets of the tests are younger than what the cache would trust.
-cache.SAFE_AGE_NS = -(10**12)
 
 # mmengine formats the config of every runner four times, which would take
 # most of the time of a test that builds one.

@@ -111,10 +111,7 @@ def training_config(
             checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=1),
             logger=dict(type='LoggerHook', interval=1),
         ),
-        custom_hooks=[
-            dict(STATS, cache_dir=f'{work_dir}/cache'),
-            dict(type='ExactResumeHook'),
-        ],
+        custom_hooks=[dict(STATS, cache_dir=f'{work_dir}/cache')],
         randomness=dict(seed=0),
         work_dir=str(work_dir),
         log_level='WARNING',

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mmengine.registry import init_default_scope
 
+from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.stats import (
     ClassStats,
     check_labels,
@@ -41,7 +42,7 @@ def test_table_plot_and_error_of_hostile_names(tmp_path):
     plot_stats(stats, tmp_path / 'plot.png')
     assert (tmp_path / 'plot.png').stat().st_size > 1000
     with pytest.raises(ValueError, match=r'a\\x1b\[2J\) has no labelled'):
-        stats.margins()
+        OffsetSettings(absent_class='error').offsets(counts, HOSTILE)
 
 
 @pytest.mark.filterwarnings('ignore')

@@ -3,24 +3,19 @@
 import argparse
 import sys
 from pathlib import Path
-
-from mmengine.config import Config
-from mmengine.registry import init_default_scope
+from typing import TYPE_CHECKING
 
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.losses.objectives import offset_settings
-from mmseg_margin.stats import (
-    WEIGHT_METHODS,
-    LabelReport,
-    StatsCache,
-    check_labels,
-    check_validation_labels,
-    format_table,
-    plot_stats,
-)
-from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.launch import check_folders, load_config
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+    from mmseg_margin.functional import OffsetSettings
+    from mmseg_margin.stats import LabelReport
+
+SPLITS = ('train', 'val', 'test')
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -28,12 +23,12 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument('config', help='any config of MMSegmentation')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument(
         '--split',
-        choices=('train', 'val', 'test'),
         default='train',
         help='which data set to count; train also checks the labels of val',
+        **flags.choice(SPLITS),
     )
     parser.add_argument(
         '--plot', type=Path, help='file for a bar chart of shares and offsets'
@@ -43,11 +38,11 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--weights',
-        choices=WEIGHT_METHODS,
         nargs='?',
         const='inverse',
         help='add class weights to the table, by inverse frequency if no '
         'method is given',
+        **flags.choice(flags.WEIGHT_METHODS),
     )
     parser.add_argument(
         '--tau',
@@ -60,25 +55,32 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--no-cache', action='store_true', help='neither read nor write it'
     )
-    add_config_options(parser)
+    flags.add_config_options(parser)
     return parser.parse_args(argv)
 
 
-@tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    from mmengine.registry import init_default_scope
+
+    from mmseg_margin.functional import OffsetSettings
+    from mmseg_margin.losses.objectives import offset_settings
+    from mmseg_margin.stats import plot_stats
+    from mmseg_margin.tooling.launch import load_config
+
     given = {'tau': args.tau, 'upsilon': args.upsilon}
     given = {key: value for key, value in given.items() if value is not None}
-    asked_for = OffsetSettings(**given) if given else None
-    config = load_config(args.config, args.cfg_options)
+    offsets = OffsetSettings(**given) if given else None
+    config = load_config(args.config, args.cfg_options, args.verbose)
     init_default_scope(config.get('default_scope', 'mmseg'))
-    # Only the training set determines the offsets of a training.
-    offsets = offset_settings(config) if args.split == 'train' else None
-    shown = asked_for or offsets
+    if offsets is None and args.split == 'train':
+        # Only the training set determines the offsets of a training.
+        offsets = offset_settings(config)
     report = check_split(config, args, offsets)
     stats = report.stats
     weights = stats.class_weights(args.weights) if args.weights else None
-    print(format_table(stats, shown, weights))
+    print(report.table(weights))
     if weights is not None:
         print(f'class_weight = {[round(weight, 6) for weight in weights]}')
     if str(report):
@@ -87,35 +89,38 @@ def main(argv: list[str] | None = None) -> None:
         stats.to_json(args.out)
         print(f'Wrote {args.out}.')
     if args.plot and stats.total:
-        plot_stats(stats, args.plot, shown)
+        plot_stats(stats, args.plot, report.offsets)
         print(f'Wrote {args.plot}.')
-    sys.exit(1 if report.all_errors else 0)
+    sys.exit(1 if report.errors else 0)
 
 
 def check_split(
-    config: Config, args: argparse.Namespace, offsets: OffsetSettings | None
-) -> LabelReport:
+    config: 'Config',
+    args: argparse.Namespace,
+    offsets: 'OffsetSettings | None',
+) -> 'LabelReport':
     """The report on one split; that on train includes the labels of val."""
+    from mmseg_margin.stats import CheckOptions, StatsCache, check_labels
+    from mmseg_margin.tooling.launch import check_folders
+
     loader = config.get(f'{args.split}_dataloader')
     if loader is None:
         raise SettingError(f'{args.config} has no {args.split}_dataloader.')
     check_folders(config, (args.split,))
-    model = config.get('model') or {}
-    cache = None if args.no_cache else StatsCache()
-    options = {'cache': cache, 'num_threads': args.num_threads}
-    report = check_labels(loader.dataset, model, offsets=offsets, **options)
-    validation = config.get('val_dataloader')
-    if args.split == 'train' and validation is not None:
+    validation = None
+    if args.split == 'train' and config.get('val_dataloader') is not None:
         try:
             check_folders(config, ('val',))
+            validation = config.val_dataloader.dataset
         except MissingFileError as error:
-            said = 'The labels of the validation set were not checked'
-            print(f'{said}: {error}')
-        else:
-            report.validation = check_validation_labels(
-                validation.dataset, model, **options
-            )
-    return report
+            print(f'The labels of the validation set are not checked: {error}')
+    return check_labels(
+        loader.dataset,
+        config.get('model') or {},
+        None if args.no_cache else StatsCache(),
+        CheckOptions(num_threads=args.num_threads, offsets=offsets),
+        validation,
+    )
 
 
 if __name__ == '__main__':

@@ -3,39 +3,30 @@
 import argparse
 from pathlib import Path
 
-from mmengine.config import Config
-
-from mmseg_margin.comparison.compare import (
-    RunFailedError,
-    compare,
-    named_objectives,
-)
-from mmseg_margin.comparison.report import write_report
-from mmseg_margin.losses.objectives import OBJECTIVES
-from mmseg_margin.tooling.cli import add_config_options, tool
-from mmseg_margin.tooling.launch import check_folders, load_config
-from mmseg_margin.tooling.mosaic import images_of_test_split
+from mmseg_margin.errors import MarginError
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('config', help='config file')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument(
         '--losses',
         nargs='+',
-        default=list(OBJECTIVES),
+        default=['ce', 'jaccard'],
         metavar='[NAME=]OBJECTIVE',
-        help='objectives (default: all named ones); with settings as in '
+        help='objectives (default: ce jaccard); with settings as in '
         'margin:tau=20,log_base=e, and with a name of your own as in '
         'strong=margin:tau=20',
     )
     parser.add_argument(
-        '--seeds', type=int, default=3, help='trainings of each objective'
+        '--seeds', type=int, default=3, help='training runs of each objective'
     )
     parser.add_argument(
         '--init',
-        help='checkpoint that all trainings start from; {seed} in it stands '
-        'for the seed',
+        help='checkpoint that all training runs start from, instead of the '
+        "config's own start; {seed} in it stands for the seed",
     )
     parser.add_argument(
         '--out',
@@ -44,7 +35,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         '(default: work_dirs/compare-CONFIG)',
     )
     parser.add_argument(
-        '--jobs', type=int, default=1, help='trainings at the same time'
+        '--jobs', type=int, default=1, help='training runs at the same time'
     )
     parser.add_argument(
         '--fit-offsets',
@@ -52,35 +43,41 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='measure every network once more with fitted class offsets; '
         'finished runs are not trained again',
     )
-    add_config_options(parser)
-    return parser.parse_args(argv)
+    flags.add_config_options(parser)
+    args = parser.parse_args(argv)
+    if args.seeds < 1 or args.jobs < 1:
+        parser.error('--seeds and --jobs must be 1 or more')
+    return args
 
 
-@tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = load_config(args.config, args.cfg_options)
+    from mmseg_margin.comparison.compare import compare, named_objectives
+    from mmseg_margin.comparison.report import write_report
+    from mmseg_margin.tooling.launch import check_folders, load_config
+    from mmseg_margin.tooling.mosaic import images_of_test_split
+
+    cfg = load_config(args.config, args.cfg_options, args.verbose)
     check_folders(cfg, ('train', 'test'))
     out = args.out or Path('work_dirs', f'compare-{Path(args.config).stem}')
-    try:
-        compare(
-            cfg,
-            named_objectives(args.losses),
-            list(range(args.seeds)),
-            out,
-            args.init,
-            args.jobs,
-            args.fit_offsets,
-        )
-    except RunFailedError:
-        _report(cfg, out)
-        raise
-    _report(cfg, out)
-
-
-def _report(cfg: Config, out: Path) -> None:
-    samples, _ = images_of_test_split(cfg)
+    failures = compare(
+        cfg,
+        named_objectives(args.losses),
+        range(args.seeds),
+        out,
+        args.init,
+        args.jobs,
+        args.fit_offsets,
+    )
+    samples, _ = images_of_test_split(cfg, number=4)
     print(f'The report is {write_report(out, samples)}')
+    if failures:
+        raise MarginError(
+            f'{len(failures)} of the runs failed, the first of them '
+            f'{failures[0]}: correct the cause and give the same command '
+            'again; the other results are kept.'
+        )
 
 
 if __name__ == '__main__':

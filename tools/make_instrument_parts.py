@@ -4,11 +4,10 @@ import argparse
 import os
 from pathlib import Path
 
-from instrument_synthesis import SPLITS, Settings, class_shares, write_dataset
+from instrument_synthesis import Settings, write_dataset
 
-from mmseg_margin.datasets import PART_COLOURS
+from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
-from mmseg_margin.tooling.progress import Progress
 
 # Where the recipes look as well.
 DATA = 'MMSEG_MARGIN_DATA'
@@ -47,18 +46,11 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--format',
-        choices=('png', 'jpg'),
         default=default.image_format,
         help='format of the images; labels are palette PNGs',
+        **flags.choice(('png', 'jpg')),
     )
     return parser.parse_args(argv)
-
-
-def print_shares(root: Path) -> None:
-    print('share of pixels, %' + ''.join(f'{c:>12}' for c in PART_COLOURS))
-    for split in SPLITS:
-        shares = 100 * class_shares(root, split)
-        print(f'{split:18}' + ''.join(f'{share:12.2f}' for share in shares))
 
 
 @report_errors
@@ -67,10 +59,8 @@ def main(argv: list[str] | None = None) -> None:
     settings = Settings(
         *args.size, *args.counts, args.seed, image_format=args.format
     )
-    progress = Progress('image', sum(args.counts), parts=1)
-    made = write_dataset(args.out, settings, progress.step)
+    made = write_dataset(args.out, settings)
     print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
-    print_shares(args.out)
 
 
 if __name__ == '__main__':

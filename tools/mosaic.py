@@ -3,16 +3,24 @@
 import argparse
 from pathlib import Path
 
-from mmseg_margin.errors import SettingError
-from mmseg_margin.tooling import cli, launch, mosaic
-
-TITLES = ('image', 'prediction', 'ground truth')
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
+    parser.add_argument(
+        'checkpoints',
+        nargs='+',
+        metavar='checkpoint',
+        help='checkpoint file; of several, the predictions stand side by side',
+    )
+    parser.add_argument(
+        '--titles',
+        nargs='+',
+        help='titles of the predictions (default: the checkpoints)',
+    )
     parser.add_argument(
         '--out',
         type=Path,
@@ -28,32 +36,38 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         metavar='PATH',
         help='draw these images, or all images in these folders, instead',
     )
-    cli.add_config_options(parser)
-    return parser.parse_args(argv)
+    flags.add_config_options(parser)
+    args = parser.parse_args(argv)
+    if args.images < 1:
+        parser.error('--images must be 1 or more')
+    if args.titles and len(args.titles) != len(args.checkpoints):
+        parser.error('--titles needs one title for each checkpoint')
+    return args
 
 
-@cli.tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    if args.images < 1:
-        raise SettingError(f'--images must be 1 or more, got {args.images}.')
-    cfg = launch.load_config(args.config, args.cfg_options)
+    from mmseg_margin.tooling import launch, mosaic
+
+    cfg = launch.load_config(args.config, args.cfg_options, args.verbose)
     launch.prepare_for_device(cfg)
     if args.input:
         samples = mosaic.own_images(args.input)
     else:
         launch.check_folders(cfg, ('test',))
-    model = mosaic.load_model(cfg, args.checkpoint)
-    meta = model.dataset_meta
+    models = [mosaic.load_model(cfg, path) for path in args.checkpoints]
+    meta = models[0].dataset_meta
     if not args.input:
         samples, meta = mosaic.images_of_test_split(cfg, args.images)
     samples = list(samples)
-    rows = list(mosaic.predict_rows(model, samples, meta['palette']))
+    rows = list(mosaic.predict_rows(models, samples, meta['palette']))
     out = args.out or mosaic.free_path(Path('mosaic.png'))
     out.parent.mkdir(parents=True, exist_ok=True)
+    titles = args.titles or mosaic.titles_of(args.checkpoints)
     mosaic.draw_mosaic(
         rows,
-        TITLES[: len(rows[0])],
+        ['image', *titles, 'ground truth'][: len(rows[0])],
         meta['classes'],
         meta['palette'],
         str(out),

@@ -2,23 +2,19 @@
 
 import argparse
 
-import mmseg_margin.tooling  # noqa: F401  (first: says if mmseg is missing)
-from mmseg_margin.config_tools import add_hook
-from mmseg_margin.losses.objectives import OBJECTIVES
-from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.tooling import cli, flags, launch
-from mmseg_margin.tooling.ranks import watch_ranks
+from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.cli import report_errors
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('config', help='config file')
+    parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument(
         '--loss',
         metavar='NAME[:weight,key=value,...]',
         help='train every head with this objective, keeping its weight: '
-        f'{", ".join(OBJECTIVES)}; with settings as in margin:tau=20, or a '
-        'sum as in ce:0.5+lovasz:0.5',
+        f'{", ".join(flags.OBJECTIVE_NAMES)}; with settings as in '
+        'margin:tau=20, or a sum as in ce:0.5+lovasz:0.5',
     )
     parser.add_argument(
         '--loss-heads',
@@ -44,7 +40,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         action='store_true',
         help='do not evaluate while training',
     )
-    cli.add_metrics_argument(parser)
+    flags.add_metrics_argument(parser)
     parser.add_argument(
         '--auto-scale-lr',
         action='store_true',
@@ -56,40 +52,40 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='fit class offsets to the last checkpoint at the end, into '
         'iter_N_offsets.pth',
     )
-    cli.add_runner_arguments(parser)
+    flags.add_runner_arguments(parser)
     return parser.parse_args(argv)
 
 
-@cli.tool
+@report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    from mmseg_margin.config_tools import add_hook
+    from mmseg_margin.losses.swap import set_objective
+    from mmseg_margin.tooling import config_edits, launch
+    from mmseg_margin.tooling.resuming import resume_hint
+
     cfg = launch.open_config(args)
-    if args.loss:
+    if args.loss is not None:
         set_objective(cfg, args.loss, args.loss_heads)
-        # Labels are checked also for a loss that needs no statistics.
-        add_hook(cfg, 'ClassStatsHook')
     if not args.no_fused_loss:
         add_hook(cfg, 'FusedLossHook')
     if args.fit_offsets:
         add_hook(cfg, 'FitOffsetsHook')
     cfg.resume = args.resume
     if args.amp:
-        flags.use_amp(cfg)
+        config_edits.use_amp(cfg)
     if args.no_validate:
-        flags.without_validation(cfg)
+        config_edits.without_validation(cfg)
     else:
-        flags.add_metrics(cfg, args.metrics, 'val')
+        config_edits.add_metrics(cfg, args.metrics, 'val')
     if args.auto_scale_lr:
-        flags.scale_learning_rate(cfg)
+        config_edits.scale_learning_rate(cfg)
     launch.check_folders(
         cfg, ('train',) if args.no_validate else ('train', 'val')
     )
-    launch.prepare_for_device(cfg)
-    if args.resume:
-        flags.resume_training(cfg)
-    runner = launch.build_runner(cfg, args.verbose)
-    with watch_ranks():
-        runner.train()
+    with resume_hint(cfg.work_dir):
+        launch.prepare_for_device(cfg)
+        launch.build_runner(cfg, args.verbose).train()
 
 
 if __name__ == '__main__':

@@ -3,6 +3,6 @@
 The import registers the hook and the metric that the configs of runs name.
 """
 
-from .training import ClassIoUMetric, CurvesHook
+from .curves import ClassIoUMetric, CurvesHook
 
 __all__ = ['ClassIoUMetric', 'CurvesHook']

@@ -1,194 +1,104 @@
-"""Carries out one run, and measures its curves and the IoU of each class.
-
-A run has a process of its own, so that memory is measured for one objective
-at a time and a failure leaves the other runs alone.
-"""
+"""Carries out one run, in a process of its own: trains, tests and fits."""
 
 import copy
 import json
-import math
-import os
-import resource
-import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
+import platform
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import mmengine
+import mmseg
 import numpy as np
 import torch
 from filelock import FileLock
 from mmengine.config import Config, ConfigDict
-from mmengine.dataset import pseudo_collate
-from mmengine.hooks import Hook
-from mmengine.runner import Runner
+from mmengine.runner import find_latest_checkpoint
 from mmseg.evaluation import IoUMetric
-from mmseg.registry import DATASETS, HOOKS, METRICS
-from torch import nn
-from torch.utils.data import Subset
+from mmseg.registry import METRICS
 
-from mmseg_margin import config_tools
-from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.checkpoints import newest_whole_checkpoint
+from mmseg_margin import config_tools, version
 from mmseg_margin.errors import MissingFileError
-from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
-from mmseg_margin.heads import bare_model
-from mmseg_margin.losses.objectives import Objective
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.tooling import flags
-from mmseg_margin.tooling.cli import report_errors
+from mmseg_margin.offsets import fit_checkpoint
+from mmseg_margin.tooling.config_edits import without_validation
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 
-from . import runs
+from .curves import CurvesHook
+from .records import (
+    COMMON_FILE,
+    CONFIG_FILE,
+    PREDICTIONS,
+    Run,
+    read_run,
+    write_run,
+)
 
-CONFIG_FILE, CURVES_FILE = 'run.py', 'curves.json'
-FITTED_CHECKPOINT = 'fitted_offsets.pth'
-# Each point of the curves costs two tests on so many images.
-CURVE_POINTS, CURVE_IMAGES = 5, 10
 CHECKPOINTS = 10
-# The parts of JaccardLoss, which it reports as scalars of each head.
-PARTS = ('jaccard', 'ce', 'ce_weight')
-# Of an iteration, and of the values of the curves there.
-OnPoint = Callable[[int, dict[str, float]], None]
+# Points of a curve, if the config validates once or not at all.
+CURVE_POINTS = 5
+CURVE_IMAGES, FIT_IMAGES = 10, 300
+# A short training gets fewer images, so that curves and fit never take longer
+# than its iterations.
+ITERATIONS_PER_CURVE_IMAGE, ITERATIONS_PER_FIT_IMAGE = 4, 2
+# Settings of the config's IoU metric that do not concern the measurement.
+NOT_KEPT = ('type', 'class_counts', 'format_only', 'output_dir', 'prefix')
 
 
-@METRICS.register_module()
-class ClassIoUMetric(TailIoUMetric):
-    """Keeps in ``class_iou`` what upstream only prints as a table."""
-
-    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Write class indices; for a server upstream would start at 1."""
-        unchanged = {'reduce_zero_label': False}
-        super().process(data_batch, [{**s, **unchanged} for s in data_samples])
-
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        found = class_iou(results).tolist()
-        self.class_iou = [None if math.isnan(iou) else iou for iou in found]
-        return super().compute_metrics(results)
-
-
-@HOOKS.register_module()
-class CurvesHook(Hook):
-    """Loss and mIoU on some training and validation images, as in Figure 3.
-
-    Both are measured without augmentation and in evaluation mode, so that
-    they can be compared with each other. If the loss reports its parts as
-    scalars, these are added. The points are kept in ``curves.json`` in the
-    work dir; ``seconds`` has the time of every iteration, without that of the
-    measuring. ``on_point``, if set, is called with each new point.
+def carry_out(folder: Path, init: str, fit: bool) -> None:
+    """Do what is left to do of a run.
 
     Args:
-        datasets: Data set configs for ``'train'`` and ``'val'``, with the
-            pipeline of the validation.
-        interval: Iterations between two points.
-        images: Number of evenly spaced images of each data set.
+        folder: That of the run, inside the folder of its comparison.
+        init: The checkpoint to start from; empty for the config's own start.
+        fit: Whether to measure with fitted offsets as well.
     """
-
-    on_point: OnPoint | None = None
-
-    def __init__(
-        self, datasets: dict[str, dict], interval: int, images: int = 20
-    ) -> None:
-        self.datasets = datasets
-        self.interval = interval
-        self.images = images
-        self.curves: dict[str, list[tuple[int, float]]] = {}
-        self.seconds: list[float] = []
-
-    def before_train(self, runner: Runner) -> None:
-        self.path = Path(runner.work_dir, CURVES_FILE)
-        # Go on with the points up to the checkpoint that is resumed.
-        if runner.iter > 0 and self.path.exists():
-            curves: dict[str, list] = runs.read_json(dict, self.path)
-            for name, points in curves.items():
-                self.curves[name] = [p for p in points if p[0] <= runner.iter]
-        self.chosen = {}
-        for split, config in self.datasets.items():
-            dataset = DATASETS.build(config)
-            places = config_tools.evenly_spaced(len(dataset), self.images)
-            self.chosen[split] = Subset(dataset, places)
-
-    def before_train_iter(self, runner: Runner, *args, **kwargs) -> None:
-        self.started = time.perf_counter()
-
-    def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
-        self.seconds.append(time.perf_counter() - self.started)
-        if not self.every_n_train_iters(runner, self.interval):
-            return
-        # Before measuring, which computes losses of other images.
-        figures = {
-            key.removeprefix('train/'): float(scalar.mean(self.interval))
-            for key, scalar in runner.message_hub.log_scalars.items()
-            if key.rpartition('.')[2] in PARTS
-        }
-        for split, images in self.chosen.items():
-            for name, value in measure(
-                bare_model(runner.model), images
-            ).items():
-                figures[f'{split}_{name}'] = value
-        for name, value in figures.items():
-            points = self.curves.setdefault(name, [])
-            points.append((runner.iter + 1, value))
-        atomic_write_text(self.path, json.dumps(self.curves))
-        if self.on_point:
-            self.on_point(runner.iter + 1, figures)
-
-
-@torch.no_grad()
-def measure(model: Any, images: Any) -> dict[str, float]:
-    """Mean ``loss`` of the decode head, and ``mIoU`` in percent."""
-    heads = model.decode_head
-    head: Any = heads[-1] if isinstance(heads, nn.ModuleList) else heads
-    metric = IoUMetric(iou_metrics=['mIoU'])
-    metric.dataset_meta = images.dataset.metainfo
-    losses = []
-    was_training = model.training
-    model.eval()
-    for image in images:
-        (sample,) = model.val_step(pseudo_collate([image]))
-        metric.process({}, [sample.to_dict()])
-        terms = head.loss_by_feat(sample.seg_logits.data[None], [sample])
-        losses.append(float(model.parse_losses(terms)[0]))
-    model.train(was_training)
-    miou = float(np.nanmean(class_iou(metric.results)))
-    return {'loss': float(np.mean(losses)), 'mIoU': miou}
+    # Another comparison, or a process whose comparison was killed, may be
+    # carrying out the same run.
+    with FileLock(folder / 'lock'):
+        run, out = replace(read_run(folder), error=None), folder.parents[2]
+        write_run(run, folder)
+        # Formatting a config for the log and every checkpoint takes seconds.
+        base = Config.fromfile(out / CONFIG_FILE, format_python_code=False)
+        common = json.loads((out / COMMON_FILE).read_text('utf-8'))
+        cfg = run_config(base, run, common['class_counts'], folder)
+        if not run.is_done():
+            run = train_and_test(copy.deepcopy(cfg), run, folder, init)
+        if not run.is_done(fit):
+            fitted = measure_fitted(cfg, folder)
+            write_run(replace(run, fitted=fitted), folder)
 
 
 def run_config(
-    base: Config,
-    objective: Objective,
-    seed: int,
-    folder: Path,
-    start: str | None,
-    class_counts: list[int],
+    base: Config, run: Run, class_counts: list[int], folder: Path
 ) -> Config:
     """The config of a run, which differs in objective and seed alone."""
     cfg = copy.deepcopy(base)
-    set_objective(cfg, objective)
+    set_objective(cfg, run.losses)
     config_tools.add_hook(cfg, 'FusedLossHook')
-    config_tools.add_hook(cfg, 'ExactResumeHook')
     iterations = cfg.train_cfg.max_iters
+    evaluator = iou_evaluator(cfg, class_counts)
     val = (cfg.get('val_dataloader') or cfg.test_dataloader).dataset
     train = copy.deepcopy(cfg.train_dataloader.dataset)
     for leaf in config_tools.leaf_datasets(train):
         leaf.pipeline = config_tools.leaf_datasets(val)[0].pipeline
+    interval = curve_interval(iterations, cfg.train_cfg.get('val_interval'))
+    images = interval // ITERATIONS_PER_CURVE_IMAGE
     config_tools.add_hook(
         cfg,
         'CurvesHook',
         datasets=ConfigDict(train=train, val=val),
-        interval=max(1, iterations // CURVE_POINTS),
-        images=CURVE_IMAGES,
+        evaluator=copy.deepcopy(evaluator),
+        interval=interval,
+        images=max(1, min(CURVE_IMAGES, images)),
     )
     # Registers CurvesHook and ClassIoUMetric.
     config_tools.add_import(cfg, 'mmseg_margin.comparison')
-    flags.without_validation(cfg)
+    without_validation(cfg)
     cfg.work_dir = str(folder)
-    cfg.load_from = start
-    cfg.randomness = ConfigDict(seed=seed)
+    cfg.resume = False
+    cfg.randomness = ConfigDict(seed=run.seed)
     cfg.default_hooks.checkpoint = ConfigDict(
         type='CheckpointHook',
         by_epoch=False,
@@ -196,107 +106,115 @@ def run_config(
         # mmengine removes the old one before it writes the new one.
         max_keep_ckpts=2,
     )
-    cfg.test_evaluator = ConfigDict(
-        type='ClassIoUMetric', iou_metrics=['mIoU'], class_counts=class_counts
-    )
+    if run.seed == 0:  # for the examples in the report
+        evaluator.output_dir = str(folder / PREDICTIONS)
+    cfg.test_evaluator = evaluator
     return cfg
 
 
-def train_and_test(
-    cfg: Config, on_point: OnPoint | None = None
-) -> dict[str, Any]:
-    """Train from the last checkpoint, if any, and test: figures of a run."""
-    checkpoint = newest_whole_checkpoint(cfg.work_dir)
-    if checkpoint:
-        cfg.resume, cfg.load_from = True, checkpoint
+def curve_interval(iterations: int, val_interval: int | None) -> int:
+    """The config's interval, if it gives a curve more than one point."""
+    if val_interval and 2 * val_interval <= iterations:
+        return val_interval
+    return max(1, iterations // CURVE_POINTS)
+
+
+def iou_evaluator(cfg: Config, class_counts: list[int]) -> ConfigDict:
+    """Our metric with all settings of the config's IoU metric."""
+    settings: dict[str, Any] = {}
+    for key in ('val_evaluator', 'test_evaluator'):
+        for metric in config_tools.as_list(cfg.get(key)):
+            kind = metric['type']
+            kind = METRICS.get(kind) if isinstance(kind, str) else kind
+            if kind is not None and issubclass(kind, IoUMetric):
+                settings = {k: metric[k] for k in metric if k not in NOT_KEPT}
+    others = config_tools.as_list(settings.pop('iou_metrics', None))
+    return ConfigDict(
+        type='ClassIoUMetric',
+        iou_metrics=list(dict.fromkeys(['mIoU', *others])),
+        class_counts=class_counts,
+        **settings,
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint to go on with; the folder may have been copied."""
+    found = find_latest_checkpoint(str(folder))
+    path = folder / Path(found or '').name
+    return path if path.is_file() else None
+
+
+def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
+    """Train, from the last checkpoint if there is one, and test."""
+    run = replace(run, versions=versions())
+    if init:
+        cfg.load_from = init
+    if checkpoint := last_checkpoint(folder):
+        cfg.resume, cfg.load_from = True, str(checkpoint)
+        iteration = int(checkpoint.stem.rpartition('_')[2])
+        run = replace(run, resumed=[*run.resumed, iteration])
+        write_run(run, folder)
     prepare_for_device(cfg)
-    runner = build_runner(cfg)
-    curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
-    curves.on_point = on_point
+    runner = build_runner(cfg, is_verbose=True)
     runner.train()
-    return _test(runner) | {
-        'curves': curves.curves,
-        'seconds': median(curves.seconds) if curves.seconds else None,
-        'memory': _peak_memory() / 2**20,
-    }
+    curves = next(h for h in runner.hooks if isinstance(h, CurvesHook))
+    metrics = runner.test()
+    (metric,) = runner.test_loop.evaluator.metrics
+    run = replace(
+        run,
+        # The IoU of each class is kept once.
+        metrics={k: float(v) for k, v in metrics.items() if '/' not in k},
+        class_iou=_without_nan(metric.class_iou),
+        predicted=metric.predicted,
+        curves=curves.curves,
+        seconds=median(curves.seconds) if curves.seconds else None,
+    )
+    write_run(run, folder)
+    return run
 
 
-def measure_fitted(cfg: Config) -> dict[str, Any]:
-    """Fit the offsets of a finished training, and test once more."""
-    from mmseg_margin.offsets import fit_checkpoint
-
-    folder = Path(cfg.work_dir)
-    checkpoint = newest_whole_checkpoint(cfg.work_dir)
+def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
+    """Fit offsets to a finished run, and measure on the test split again."""
+    checkpoint = last_checkpoint(folder)
     if checkpoint is None:
         raise MissingFileError(
             f'{folder} has no checkpoint to fit offsets to: remove its '
             'record.json and give the same command again to train anew.'
         )
-    # The fit predicts its images as in a validation.
+    # The fit predicts and measures its images as in a validation.
     cfg.val_dataloader, cfg.val_cfg = cfg.test_dataloader, dict(type='ValLoop')
-    cfg.val_evaluator = dict(type='IoUMetric')
-    if 'output_dir' in cfg.test_evaluator:
-        cfg.test_evaluator.output_dir = str(folder / runs.FITTED_PREDICTIONS)
-    # The test loads the checkpoint that the fit writes.
-    cfg.load_from, cfg.resume = str(folder / FITTED_CHECKPOINT), False
-    # mmengine keeps loggers and message hubs by this name.
-    cfg.experiment_name = 'fitted-offsets'
+    cfg.val_evaluator = cfg.test_evaluator
+    # mmengine keeps loggers by this name.
+    cfg.experiment_name = f'{folder.name}-fitted-offsets'
     prepare_for_device(cfg)
-    runner = build_runner(cfg)
-    target = Path(cfg.load_from)
-    fitted = fit_checkpoint(runner, checkpoint, target, force=True)
-    return {'offsets': fitted.offsets, **_test(runner)}
-
-
-def _test(runner: Runner) -> dict[str, Any]:
-    metrics = runner.test()
-    (metric,) = runner.test_loop.evaluator.metrics
+    images = cfg.train_cfg.max_iters // ITERATIONS_PER_FIT_IMAGE
+    fitted = fit_checkpoint(
+        build_runner(cfg, is_verbose=True),
+        str(checkpoint),
+        folder / 'fitted_offsets.pth',
+        num_images=max(1, min(FIT_IMAGES, images)),
+        force=True,
+    )
+    iou, settings = np.array(fitted.after.classes), cfg.val_evaluator
+    if settings.get('nan_to_num') is not None:
+        iou = np.nan_to_num(iou, nan=100 * settings.nan_to_num)
+    metrics = {'aAcc': fitted.after.accuracy, 'mIoU': np.nanmean(iou)}
     return {
-        'metrics': {
-            name: float(value)
-            for name, value in metrics.items()
-            # The IoU of each class is kept once.
-            if isinstance(value, Real) and '/' not in name
-        },
-        'class_iou': metric.class_iou,
+        'offsets': fitted.offsets,
+        # Rounded as those of the test are.
+        'metrics': {k: round(float(v), 2) for k, v in metrics.items()},
+        'class_iou': _without_nan(iou),
     }
 
 
-def _peak_memory() -> int:
-    """Bytes: of the GPU if there is one, or of the process."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    # Linux counts kibibytes, macOS bytes.
-    unit = 1 if sys.platform == 'darwin' else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+def _without_nan(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
-@report_errors
-def main(folder: Path, fit: bool) -> None:
-    """Do what is left to do of the run whose config is in a folder."""
-    # Two comparisons may be at work in one folder.
-    with FileLock(folder / 'lock'):
-        run = runs.read_run(folder)
-        if not run.is_done():
-            figures = train_and_test(Config.fromfile(folder / CONFIG_FILE))
-            run = replace(run, **figures)
-            runs.write_run(run, folder)
-        if not run.is_done(fit):
-            fitted = measure_fitted(Config.fromfile(folder / CONFIG_FILE))
-            runs.write_run(replace(run, fitted=fitted), folder)
-
-
-def main_of_process() -> None:
-    """Carry out a run, unless the comparison ends before.
-
-    Standard input is a pipe from the comparison, which closes with it.
-    """
-
-    def end_with_comparison() -> None:
-        # Not through sys.stdin, whose lock Python needs to shut down.
-        os.read(0, 1)
-        # Two processes in one folder would spoil each other's files.
-        os._exit(1)
-
-    threading.Thread(target=end_with_comparison, daemon=True).start()
-    main(Path(sys.argv[1]), '--fit-offsets' in sys.argv)
+def versions() -> dict[str, str]:
+    packages = (torch, mmseg, mmengine, np)
+    return {
+        'python': platform.python_version(),
+        **{package.__name__: package.__version__ for package in packages},
+        'mmseg_margin': version.__version__,
+    }

@@ -1,7 +1,6 @@
-"""Metrics as in the paper, test-time augmentation and submissions."""
+"""Metrics as in the paper, and test-time augmentation."""
 
 from .cityscapes_scores_metric import CityscapesScoresMetric
-from .generalisation_gap_hook import GeneralisationGapHook
 from .margin_bound_metric import MarginBoundMetric
 from .tail_iou_metric import (
     PerClassIoUMetric,
@@ -13,7 +12,6 @@ from .tta import ScoreTTAModel, tta_pipeline, use_tta
 
 __all__ = [
     'CityscapesScoresMetric',
-    'GeneralisationGapHook',
     'MarginBoundMetric',
     'PerClassIoUMetric',
     'ScoreTTAModel',

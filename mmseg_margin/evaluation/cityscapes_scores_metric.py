@@ -9,6 +9,7 @@ import numpy as np
 from mmcv import imfrombytes
 from mmengine.evaluator import BaseMetric
 from mmengine.fileio import get
+from mmseg.datasets import CityscapesDataset
 from mmseg.registry import METRICS
 from numpy.typing import NDArray
 
@@ -26,9 +27,10 @@ INSTANCE_IDS = '_instanceIds.png'
 class CityscapesScoresMetric(BaseMetric):
     """IoU and iIoU over classes and over categories, in percent.
 
-    Labels, weights and scores are those of cityscapesscripts. It needs the
-    ``_labelIds.png`` and ``_instanceIds.png`` files of the data set beside
-    the training ids; no prediction is written to disk.
+    Labels, weights and scores are those of cityscapesscripts, which knows the
+    classes by their names. It needs the ``_labelIds.png`` and
+    ``_instanceIds.png`` files of the data set beside the training ids; no
+    prediction is written to disk.
 
     Example:
         >>> test_evaluator = [
@@ -51,18 +53,28 @@ class CityscapesScoresMetric(BaseMetric):
             ) from error
         # A copy, because generateMatrix writes the list of labels into it.
         self._args = copy.copy(self._official.args)
-        labels = import_module('cityscapesscripts.helpers.labels')
-        ids = [labels.trainId2label[train_id].id for train_id in range(19)]
-        self._label_ids = np.array(ids)
+
+    def label_ids(self, classes: Sequence[str]) -> NDArray:
+        """The id that Cityscapes gives to each class, looked up by name."""
+        ids = {label.name: label.id for label in self._official.labels}
+        unknown = [name for name in classes if ids.get(name, -1) < 0]
+        if unknown:
+            raise SettingError(
+                f'Cityscapes has no class {unknown[0]!r}: use its names in '
+                'metainfo.classes, or leave CityscapesScoresMetric out.'
+            )
+        return np.array([ids[name] for name in classes])
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Count what cityscapesscripts' evaluatePair counts.
 
         That function itself calls ``np.in1d``, which numpy 2.4 removed.
         """
+        meta = self.dataset_meta or CityscapesDataset.METAINFO
+        label_ids = self.label_ids(meta['classes'])
         for sample in data_samples:
-            train_ids = sample['pred_sem_seg']['data'].squeeze(0).cpu().numpy()
-            predicted = self._label_ids[train_ids]
+            indices = sample['pred_sem_seg']['data'].squeeze(0).cpu().numpy()
+            predicted = label_ids[indices]
             path = sample['seg_map_path'].replace(TRAIN_IDS, LABEL_IDS)
             matrix = self._count_pixels(predicted, _read(path))
             instances = _read(path.replace(LABEL_IDS, INSTANCE_IDS))
@@ -71,11 +83,6 @@ class CityscapesScoresMetric(BaseMetric):
 
     def _count_pixels(self, predicted: NDArray, truth: NDArray) -> NDArray:
         matrix = self._official.generateMatrix(self._args)
-        if truth.max() >= len(matrix):
-            raise SettingError(
-                f'Label {truth.max()} is not an id of Cityscapes (0 to '
-                f'{len(matrix) - 1}): check the {LABEL_IDS} files.'
-            )
         pairs = truth.astype(np.int64) * len(matrix) + predicted
         counts = np.bincount(pairs.ravel(), minlength=matrix.size)
         return counts.reshape(matrix.shape).astype(matrix.dtype)

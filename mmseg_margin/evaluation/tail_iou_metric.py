@@ -10,7 +10,8 @@ from mmseg.registry import METRICS
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mmseg_margin.functional.reference import iou_lower_bound
+from mmseg_margin.config_tools import as_list
+from mmseg_margin.errors import SettingError
 from mmseg_margin.terminal import printable
 
 from .training_counts import TakesClassCounts
@@ -32,24 +33,26 @@ def split_by_frequency(class_counts: ArrayLike) -> dict[str, NDArray]:
     return dict(zip(('head', 'middle', 'tail'), parts, strict=True))
 
 
-def class_iou(results: Sequence[Sequence[Tensor]]) -> NDArray:
+def class_iou(results: Sequence[Sequence[Tensor] | Tensor]) -> NDArray:
     """IoU of each class in percent, (K,); NaN for a class without pixels.
 
     Args:
-        results: What upstream's IoUMetric collects for each image: the areas
-            of intersection, union, prediction and label, each (K,).
+        results: For each image the areas of intersection and union, (K,)
+            each, then anything else: what upstream's IoUMetric collects.
     """
-    intersect, union, _, label = (
-        torch.stack(areas).sum(0) for areas in zip(*results, strict=True)
+    intersection, union = (
+        torch.stack(areas).sum(0)
+        for areas in zip(*(image[:2] for image in results), strict=True)
     )
-    iou = iou_lower_bound(label, label - intersect, union - label)
-    return (100 * iou).numpy()
+    return (100 * (intersection / union)).numpy()
 
 
-def class_scalars(names: Sequence[str], iou: NDArray) -> dict[str, float]:
-    """``IoU/<class>`` of every class that has an IoU, rounded."""
-    pairs = zip(names, iou.round(2).tolist(), strict=True)
-    return {f'IoU/{name}': x for name, x in pairs if np.isfinite(x)}
+def class_scalars(
+    kind: str, names: Sequence[str], values: NDArray
+) -> dict[str, float]:
+    """``<kind>/<class>`` of every class that has a value, rounded."""
+    pairs = zip(names, values.round(2).tolist(), strict=True)
+    return {f'{kind}/{name}': x for name, x in pairs if np.isfinite(x)}
 
 
 @METRICS.register_module()
@@ -59,16 +62,57 @@ class PerClassIoUMetric(IoUMetric):
     Upstream only prints them; here TensorBoard, W&B and ``scalars.json`` get
     them at every validation.
 
+    Args:
+        exclude: Names of classes, such as the background. If there are any,
+            ``mIoU_foreground`` is added, the mean over the other classes.
+        kwargs: Those of IoUMetric.
+
     Example:
-        >>> val_evaluator = dict(type='PerClassIoUMetric')
+        >>> val_evaluator = dict(
+        ...     type='PerClassIoUMetric', exclude=('background',))
     """
+
+    def __init__(self, exclude: Sequence[str] = (), **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.exclude = as_list(exclude)
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """Names of the K classes of the evaluated data set."""
+        return (self.dataset_meta or {})['classes']
+
+    def groups(self) -> dict[str, ArrayLike]:
+        """Indices of the classes of each group that gets an mIoU."""
+        if not self.exclude:
+            return {}
+        names = enumerate(self.class_names)
+        return {'foreground': [k for k, x in names if x not in self.exclude]}
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        """Compare predictions and labels; refuse unknown names at once."""
+        unknown = set(self.exclude).difference(self.class_names)
+        if unknown:
+            raise SettingError(
+                f'exclude has {sorted(unknown)}, which the data set has not: '
+                f'choose some of its classes, {", ".join(self.class_names)}.'
+            )
+        super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         metrics = super().compute_metrics(results)
         if self.format_only:
             return metrics
-        names = (self.dataset_meta or {})['classes']
-        return {**metrics, **class_scalars(names, class_iou(results))}
+        iou = class_iou(results)
+        for group, members in self.groups().items():
+            members = np.asarray(members, int)
+            if np.isfinite(iou[members]).any():
+                mean = np.round(np.nanmean(iou[members]), 2)
+                metrics[f'mIoU_{group}'] = mean
+                names = (printable(self.class_names[k]) for k in members)
+                MMLogger.get_current_instance().info(
+                    f'mIoU_{group} {mean:.2f}: {", ".join(names)}'
+                )
+        return {**metrics, **class_scalars('IoU', self.class_names, iou)}
 
 
 @METRICS.register_module()
@@ -78,28 +122,20 @@ class TailIoUMetric(TakesClassCounts, PerClassIoUMetric):
     The log names the classes of each third. Without class counts the metric
     warns and leaves the thirds out.
 
+    Args:
+        kwargs: Those of TakesClassCounts and of PerClassIoUMetric.
+
     Example:
         >>> val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
     """
 
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        metrics = super().compute_metrics(results)
-        logger = MMLogger.get_current_instance()
-        if self.format_only:
-            return metrics
+    def groups(self) -> dict[str, ArrayLike]:
         if self.class_counts is None:
-            logger.warning(
+            MMLogger.get_current_instance().warning(
                 'TailIoUMetric has no class counts of the training set, so '
                 'head, middle and tail are left out: set class_counts= or '
                 "add dict(type='TrainingCountsHook') to custom_hooks."
             )
-            return metrics
-        iou, names = class_iou(results), (self.dataset_meta or {})['classes']
-        thirds = split_by_frequency(self.counts_of(len(iou)))
-        for third, members in thirds.items():
-            if np.isfinite(iou[members]).any():
-                mean = np.round(np.nanmean(iou[members]), 2)
-                metrics[f'mIoU_{third}'] = mean
-                listed = ', '.join(printable(names[k]) for k in members)
-                logger.info(f'mIoU_{third} {mean:.2f}: {listed}')
-        return metrics
+            return super().groups()
+        counts = self.counts_of(len(self.class_names))
+        return {**super().groups(), **split_by_frequency(counts)}

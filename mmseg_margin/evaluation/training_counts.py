@@ -1,7 +1,6 @@
 """Class counts of the training set for metrics, in training and in tests."""
 
 from collections.abc import Sequence
-from os import PathLike
 
 import numpy as np
 from mmengine.evaluator import Evaluator
@@ -23,30 +22,19 @@ class TakesClassCounts:
     """Mixin for a metric that needs the class counts of the training set.
 
     Args:
-        class_counts: Labelled pixels of the training set: a list or the path
-            to a ClassStats JSON. None: TrainingCountsHook sets them.
+        class_counts: Labelled pixels of each class of the training set. None:
+            TrainingCountsHook sets them.
         kwargs: Those of the metric.
     """
 
-    class_counts: NDArray[np.int64] | None = None
-
     def __init__(
-        self,
-        class_counts: Sequence[int] | str | PathLike[str] | None = None,
-        **kwargs,
+        self, class_counts: Sequence[int] | None = None, **kwargs
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(class_counts, (str, PathLike)):
-            class_counts = ClassStats.from_json(class_counts).counts
-        if class_counts is not None:
-            self.set_class_counts(class_counts)
-
-    def set_class_counts(self, counts: Sequence[int]) -> None:
-        """Set the labelled pixels per class of the training set, (K,)."""
-        self.class_counts = np.asarray(counts, dtype=np.int64)
+        self.class_counts = class_counts
 
     def counts_of(self, num_classes: int) -> NDArray[np.int64]:
-        """The counts; an error if they are missing or of another length."""
+        """The counts (K,); an error if they are missing or too few."""
         if self.class_counts is None:
             raise SettingError(
                 f'{type(self).__name__} has no class counts of the training '
@@ -60,7 +48,7 @@ class TakesClassCounts:
                 f'data set has {num_classes} classes: count the training set '
                 'of this config.'
             )
-        return self.class_counts
+        return np.asarray(self.class_counts, dtype=np.int64)
 
 
 @HOOKS.register_module()
@@ -101,19 +89,15 @@ class TrainingCountsHook(Hook):
         if not metrics:
             return
         classes = list((evaluator.dataset_meta or {}).get('classes', ()))
-        stats = self._known(runner, classes) or self._count(runner)
-        if stats is not None:
-            for metric in metrics:
-                metric.set_class_counts(stats.counts)
+        stats = self._find(runner, classes)
+        for metric in metrics:
+            metric.class_counts = stats.counts if stats else None
 
-    def _known(self, runner: Runner, classes: list[str]) -> ClassStats | None:
+    def _find(self, runner: Runner, classes: list[str]) -> ClassStats | None:
         of_hooks = [getattr(hook, 'stats', None) for hook in runner.hooks]
         for stats in (*of_hooks, self._loaded):
             if isinstance(stats, ClassStats) and stats.classes == classes:
                 return stats
-        return None
-
-    def _count(self, runner: Runner) -> ClassStats | None:
         labels = runner.cfg.train_dataloader.dataset
         try:
             return check_labels(labels, runner.model, self.cache).stats

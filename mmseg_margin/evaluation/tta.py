@@ -32,17 +32,6 @@ def loads_annotations(step: dict) -> bool:
     return name.startswith('Load') and 'Annotation' in name
 
 
-def without_annotations(pipeline: Sequence[dict]) -> list[dict]:
-    """A pipeline, plain or with nested views, for images without labels."""
-    steps = [step for step in pipeline if not loads_annotations(step)]
-    for index, step in enumerate(steps):
-        if registered_name(step) == 'TestTimeAug':
-            views = map(without_annotations, step['transforms'])
-            # An empty list would leave TestTimeAug without any view.
-            steps[index] = dict(step, transforms=list(filter(None, views)))
-    return steps
-
-
 def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
     """The plain test pipeline with the views of ``mode``.
 
@@ -51,8 +40,7 @@ def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
     """
     if mode not in MODES:
         raise SettingError(f'tta={mode!r} is not one of {MODES}.')
-    load, *steps = copy.deepcopy(list(test_pipeline))
-    pack = steps.pop()
+    load, *steps, pack = copy.deepcopy(list(test_pipeline))
     labels = [[step] for step in steps if loads_annotations(step)]
     views = [[step] for step in steps if not loads_annotations(step)]
     if mode == 'ms-flip':

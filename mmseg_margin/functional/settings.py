@@ -28,14 +28,14 @@ class OffsetSettings:
         upsilon: Scale of the ratio between foreground and background offsets.
         largest_offset: In place of tau: the ``rho_0k`` of the rarest class,
             whatever the number and the size of the images; 0 for no offsets.
-        absent_class: The offset of a class without pixels: ``'error'``,
-            ``'zero'`` or ``'max'``, see :func:`margin_offsets`.
+        absent_class: The offset of a class without pixels: ``'zero'``,
+            ``'max'`` or ``'error'``, see :func:`margin_offsets`.
     """
 
     tau: float | None = None
     upsilon: float = 1.0
     largest_offset: float | None = None
-    absent_class: str = 'error'
+    absent_class: str = 'zero'
 
     def __post_init__(self) -> None:
         for name in ('tau', 'largest_offset'):

@@ -246,7 +246,8 @@ class Images:
 
     def gather(self, image: int, at: tuple[Tensor, ...]) -> Tensor:
         """Scores (K, P) at an index of the labels of an image."""
-        return self._up(image)[(slice(None), *at)]
+        where: Any = (slice(None), *at)
+        return self._up(image)[where]
 
     def pieces(self, pixels: int) -> Iterator[Piece]:
         """All pixels, at most ``pixels`` at a time."""

@@ -6,31 +6,26 @@ margin-offsets from them.
 """
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
-from mmseg.models.losses import CrossEntropyLoss
 from mmseg.registry import HOOKS
 from torch import nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.heads import heads_of_model, modules, predicts_boundaries
-from mmseg_margin.losses.cross_entropy_losses import weight_cross_entropy
-from mmseg_margin.losses.swap import follow_runner
+from mmseg_margin.heads import heads_of_model, modules
+from mmseg_margin.losses.swap import weight_cross_entropy
 from mmseg_margin.stats import (
     META_KEY,
-    VALIDATION_KEY,
+    CheckOptions,
     ClassStats,
     StatsCache,
     check_labels,
-    check_validation_labels,
     check_weight_method,
-    format_table,
-    stats_of_checkpoint,
 )
+
+logger = logging.getLogger('mmseg_margin')
 
 ON_PROBLEM = ('error', 'warn')
 
@@ -42,8 +37,7 @@ class ClassStatsHook(Hook):
     Before the first iteration every annotation file is read once (or the
     result of an earlier scan is taken), bad labels of the training and of the
     validation set are reported, and the counts of the training set go to
-    every loss that accepts them. The statistics are saved in the checkpoint,
-    so that resuming needs no scan.
+    every loss that accepts them. They are saved in the checkpoint too.
 
     Args:
         cache_dir: Folder of earlier results; None for the user's own,
@@ -86,62 +80,45 @@ class ClassStatsHook(Hook):
         self.rare_share = rare_share
         self.on_problem = on_problem
         self.stats: ClassStats | None = None
-        self._saved_meta: dict[str, Any] = {}
-        self._loaded_meta: dict[str, Any] = {}
 
     def before_run(self, runner: Any) -> None:
         """Size the buffers of the losses before EMAHook copies the model."""
+        if self.class_weight is not None:
+            weight_cross_entropy(runner.model, self.class_weight)
         for head in heads_of_model(runner.model).values():
             for _, loss in modules(head):
                 if hasattr(loss, 'expect_classes'):
                     loss.expect_classes(head.num_classes)
 
-    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        """Keep the metadata until it is known whether this is a resume."""
-        self._loaded_meta = checkpoint.get('meta') or {}
-
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and give the statistics to the losses."""
-        model, offsets = runner.model, offset_settings_of(runner.model)
-        # mmengine calls after_load_checkpoint for fine-tuning too, where the
-        # checkpoint's data set is another one; only resuming has iterations.
-        meta = self._loaded_meta if runner.iter > 0 else {}
+        model = runner.model
+        options = CheckOptions(
+            self.num_threads, self.rare_share, offset_settings_of(model)
+        )
+        loader = getattr(runner.val_loop, 'dataloader', None)
         report = check_labels(
             runner.train_dataloader.dataset,
             model,
             self.cache,
-            stats_of_checkpoint(meta),
-            self.num_threads,
-            self.rare_share,
-            offsets,
+            options,
+            getattr(loader, 'dataset', None),
         )
-        stats = report.stats
-        self._saved_meta = {META_KEY: stats.to_dict()}
-        loader = getattr(runner.val_loop, 'dataloader', None)
-        if loader is not None:
-            known = stats_of_checkpoint(meta, VALIDATION_KEY)
-            report.validation = check_validation_labels(
-                loader.dataset, model, self.cache, known, self.num_threads
-            )
-        if report.validation is not None:
-            found = report.validation.stats
-            self._saved_meta[VALIDATION_KEY] = found.to_dict()
         if self.on_problem == 'error':
             report.raise_errors()
         if str(report):
-            runner.logger.warning(str(report))
-        self.stats = stats
-        give_stats(model, stats)
-        follow_runner(runner)
+            logger.warning(str(report))
+        self.stats = report.stats
+        give_stats(model, report.stats)
         weights = None
         if self.class_weight is not None:
-            weights = stats.class_weights(self.class_weight)
-            set_class_weights(model, weights)
-        print_log(format_table(stats, offsets, weights), logger='current')
+            weights = report.stats.class_weights(self.class_weight)
+        logger.info(report.table(weights))
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
         """Save the statistics."""
-        checkpoint['meta'].update(self._saved_meta)
+        if self.stats is not None:
+            checkpoint['meta'][META_KEY] = self.stats.to_dict()
 
 
 def give_stats(model: nn.Module, stats: ClassStats) -> None:
@@ -151,29 +128,6 @@ def give_stats(model: nn.Module, stats: ClassStats) -> None:
             module.set_class_stats(stats)
         elif hasattr(module, 'set_class_counts'):
             module.set_class_counts(stats.counts)
-
-
-def set_class_weights(model: nn.Module, weights: Sequence[float]) -> None:
-    """Set the class weights of mmseg's softmax cross-entropy losses."""
-    # Boundary heads have two classes of their own.
-    boundaries = tuple(
-        f'{name}.'
-        for name, head in heads_of_model(model).items()
-        if predicts_boundaries(head)
-    )
-    for name, module in modules(model):
-        if not isinstance(module, CrossEntropyLoss):
-            continue
-        if name.startswith(boundaries):
-            continue
-        if module.use_sigmoid or module.use_mask:
-            reason = 'is not a softmax cross-entropy'
-        elif not weight_cross_entropy(module, weights):
-            reason = 'has a class_weight of its own'
-        else:
-            continue
-        text = f'{name} {reason}: ClassStatsHook leaves its class weights '
-        print_log(f'{text}alone.', logger='current', level=logging.WARNING)
 
 
 def offset_settings_of(model: nn.Module) -> OffsetSettings | None:

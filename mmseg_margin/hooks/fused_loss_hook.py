@@ -1,9 +1,9 @@
 """FusedLossHook: the loss stage without scores at full resolution."""
 
+import logging
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
 from mmseg_margin.heads import heads_of_model
@@ -12,7 +12,6 @@ from mmseg_margin.losses.fused_stage import (
     restore_stage,
     why_not_fused,
 )
-from mmseg_margin.losses.swap import follow_runner
 
 
 @HOOKS.register_module()
@@ -23,9 +22,9 @@ class FusedLossHook(Hook):
     losses, their gradients and the accuracy each pass over these tensors.
     This hook never materialises them, which saves time and memory and gives
     the same numbers.
-    Heads with a stage of their own, with a sampler or with other losses than
-    cross-entropy, the focal loss, the margin loss and the Jaccard loss keep
-    mmseg's stage.
+    Heads with a stage of their own, with a sampler, with forward hooks on
+    their losses, or with other losses than cross-entropy, the focal loss, the
+    margin loss and the Jaccard loss keep their stage.
 
     Example:
         >>> custom_hooks = [dict(type='FusedLossHook')]
@@ -36,7 +35,6 @@ class FusedLossHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Replace the stage of every head that supports it."""
-        follow_runner(runner)
         fused, kept = [], []
         for name, head in heads_of_model(runner.model).items():
             # An interrupted training may have left a fused stage behind.
@@ -50,7 +48,7 @@ class FusedLossHook(Hook):
         if fused:
             kept.insert(0, f'{", ".join(fused)}: fused loss stage.')
         if kept:
-            print_log(' '.join(kept), logger='current')
+            logging.getLogger('mmseg_margin').info(' '.join(kept))
 
     def after_train(self, runner: Any) -> None:
         for head in heads_of_model(runner.model).values():

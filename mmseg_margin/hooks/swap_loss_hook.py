@@ -1,15 +1,15 @@
 """SwapLossHook: trains the heads of any config with another objective."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
 from mmseg.registry import HOOKS
 
 from mmseg_margin.config_tools import as_list
-from mmseg_margin.losses.objectives import Objective, parse_objective
-from mmseg_margin.losses.swap import follow_runner, swap_losses
+from mmseg_margin.losses.objectives import DEFAULT, Objective, parse_objective
+from mmseg_margin.losses.swap import attach_to_runner, swap_losses
 
 
 @HOOKS.register_module()
@@ -23,7 +23,7 @@ class SwapLossHook(Hook):
     Args:
         loss: A name with or without settings, a sum of these, a loss config
             or a list of loss configs: ``'jaccard'``, ``'margin:tau=20'``,
-            ``'ce:0.5+lovasz:0.5'``, ``dict(type='DiceLoss')``.
+            ``'ce:0.5+lovasz:0.5'``, ``dict(type='RegionLoss')``.
         heads: Only these, for example ``'decode_head'`` or
             ``['decode_head', 'auxiliary_head.0']``.
 
@@ -37,25 +37,24 @@ class SwapLossHook(Hook):
 
     def __init__(
         self,
-        loss: Objective = 'margin',
+        loss: Objective = DEFAULT,
         heads: str | Sequence[str] | None = None,
     ) -> None:
         self.loss = loss
         self.terms = parse_objective(loss)
-        self.heads = as_list(heads) or None
+        self.heads = as_list(heads)
         self._model: Any = None
 
     def before_run(self, runner: Any) -> None:
         """Once for each model, since testing it begins a run as well."""
         if self._model is not runner.model:
             names = swap_losses(runner.model, self.terms, self.heads)
-            print_log(
-                f'{", ".join(names)}: trained with {self.loss}.',
-                logger='current',
+            logging.getLogger('mmseg_margin').info(
+                f'{", ".join(names)}: trained with {self.loss}.'
             )
             self._model = runner.model
 
     def before_train(self, runner: Any) -> None:
         """For a hook that was registered after the run began."""
         self.before_run(runner)
-        follow_runner(runner)
+        attach_to_runner(runner)

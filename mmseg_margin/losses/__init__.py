@@ -2,13 +2,13 @@
 
 from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
 from .jaccard_loss import JaccardLoss
-from .jaccard_metric_loss import JaccardMetricLoss
 from .margin_calibration_loss import MarginCalibrationLoss
+from .region_loss import RegionLoss
 
 __all__ = [
     'JaccardLoss',
-    'JaccardMetricLoss',
     'MarginCalibrationLoss',
+    'RegionLoss',
     'SoftmaxFocalLoss',
     'WeightedCrossEntropyLoss',
 ]

@@ -1,18 +1,19 @@
-"""The base of our losses: averaging, class weights and checks."""
+"""The bases of our losses: averaging, class weights and checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 import torch
 from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
-from mmseg_margin.errors import MarginError, SettingError
+from mmseg_margin.errors import MarginError, SettingError, did_you_mean
 from mmseg_margin.functional.backend import (
     PixelObjective,
     StageResult,
     uncompiled,
 )
+from mmseg_margin.functional.settings import require
 from mmseg_margin.functional.stage import (
     as_index,
     check_reduction,
@@ -37,64 +38,38 @@ class NoStatisticsError(MarginError, RuntimeError):
         )
 
 
-class PixelLoss(nn.Module):
-    """The base of our losses; a subclass defines :meth:`objective`.
+class ClassWeightedLoss(nn.Module):
+    """A loss with a name, a factor and class weights.
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
             ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
             inverse frequency, computed from the label statistics of
             ``ClassStatsHook``; or None.
-        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
         loss_name: Name in the log; it has to contain ``loss``.
-        avg_non_ignore: Whether the mean is taken over the labelled pixels
-            instead of over all.
-        global_mean: Whether the mean is taken over the pixels of all ranks,
-            so that the training does not depend on their number.
-        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
     """
 
     class_weight: Tensor
-    # Whether the config has the counts, so that a data set's are not needed.
-    has_own_counts = False
 
     def __init__(
-        self,
-        class_weight: ClassWeight = None,
-        reduction: str = 'mean',
-        loss_weight: float = 1.0,
-        loss_name: str = 'loss_ce',
-        avg_non_ignore: bool = True,
-        global_mean: bool = False,
-        backend: str = 'auto',
+        self, class_weight: ClassWeight, loss_weight: float, loss_name: str
     ) -> None:
         super().__init__()
-        check_reduction(reduction)
         check_loss_name(loss_name)
-        self.reduction = reduction
         self.loss_weight = loss_weight
+        require(self, 'loss_weight', 'not be negative', lambda x: x >= 0)
         self.loss_name = loss_name
-        self.avg_non_ignore = avg_non_ignore
-        self.global_mean = global_mean
-        self.backend = backend
-        self.has_statistics = False
+        # Whether it cannot be computed before the counts arrive.
+        self.needs_statistics = False
         self.weight_method: str | float | None = None
         self.register_buffer('class_weight', torch.empty(0), persistent=False)
         if isinstance(class_weight, (str, int, float)):
             check_weight_method('class_weight', class_weight)
             self.weight_method = class_weight
+            self.needs_statistics = True
         elif class_weight is not None:
             self._set_class_weight(class_weight)
-
-    @property
-    def needs_statistics(self) -> bool:
-        """Whether it cannot be computed without the data set's counts."""
-        return self.weight_method is not None
-
-    def objective(self) -> PixelObjective:
-        """What is computed for each pixel, at this step of the training."""
-        raise NotImplementedError
 
     def expect_classes(self, num_classes: int) -> None:
         """Give the buffers their size before the statistics arrive.
@@ -102,15 +77,12 @@ class PixelLoss(nn.Module):
         EMAHook copies the model when the run begins, and updates its buffers
         in place from then on.
         """
-        if self.weight_method is not None and not self.has_statistics:
+        if self.needs_statistics and self.weight_method is not None:
             self.class_weight = self.class_weight.new_ones(num_classes)
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive what the loss needs from the statistics of a data set."""
-        if not self.has_own_counts:
-            self.set_class_counts(
-                stats.counts, stats.classes, stats.image_pixels
-            )
+        self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
 
     def set_class_counts(
         self,
@@ -123,7 +95,7 @@ class PixelLoss(nn.Module):
             self._set_class_weight(
                 class_weights(counts, self.weight_method, image_pixels)
             )
-        self.has_statistics = True
+        self.needs_statistics = False
 
     def _set_class_weight(self, weights: Sequence[float]) -> None:
         tensor = torch.as_tensor(weights, dtype=torch.float32)
@@ -133,6 +105,48 @@ class PixelLoss(nn.Module):
                 f'class, got {list(weights)}.'
             )
         self.class_weight = tensor.to(self.class_weight.device)
+
+    def check(self, scores: Tensor) -> None:
+        """Raise where statistics or weights do not fit the scores."""
+        if self.needs_statistics:
+            raise NoStatisticsError(type(self).__name__)
+        check_class_weight(self.class_weight, scores.shape[1])
+
+
+class PixelLoss(ClassWeightedLoss):
+    """A mean over pixels; a subclass defines :meth:`objective`.
+
+    Args:
+        class_weight: See :class:`ClassWeightedLoss`, as for ``loss_weight``
+            and ``loss_name``.
+        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
+        avg_non_ignore: Whether the mean is taken over the labelled pixels
+            instead of over all.
+        global_mean: Whether the mean is taken over the pixels of all ranks,
+            so that the training does not depend on their number.
+        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
+    """
+
+    def __init__(
+        self,
+        class_weight: ClassWeight = None,
+        reduction: str = 'mean',
+        loss_weight: float = 1.0,
+        loss_name: str = 'loss_ce',
+        avg_non_ignore: bool = True,
+        global_mean: bool = False,
+        backend: str = 'auto',
+    ) -> None:
+        super().__init__(class_weight, loss_weight, loss_name)
+        check_reduction(reduction)
+        self.reduction = reduction
+        self.avg_non_ignore = avg_non_ignore
+        self.global_mean = global_mean
+        self.backend = backend
+
+    def objective(self) -> PixelObjective:
+        """What is computed for each pixel, at this step of the training."""
+        raise NotImplementedError
 
     @uncompiled
     def forward(
@@ -173,15 +187,8 @@ class PixelLoss(nn.Module):
         """
         self.check(scores)
         label, reduction = as_index(label), reduction or self.reduction
-        pixel_weight = pixel_weights(
-            label,
-            ignore_index,
-            reduction,
-            self.class_weight if len(self.class_weight) else None,
-            weight,
-            avg_factor,
-            self.avg_non_ignore,
-            self.global_mean and self.training,
+        pixel_weight = self._pixel_weight(
+            label, label != ignore_index, reduction, weight, avg_factor
         )
         return run_stage(
             scores,
@@ -194,20 +201,71 @@ class PixelLoss(nn.Module):
             backend=self.backend,
         )
 
-    def check(self, scores: Tensor) -> None:
-        """Raise where statistics or weights do not fit the scores."""
-        if self.needs_statistics and not self.has_statistics:
-            raise NoStatisticsError(type(self).__name__)
-        if len(self.class_weight) not in (0, scores.shape[1]):
-            raise SettingError(
-                f'class_weight has {len(self.class_weight)} numbers but the '
-                f'head {scores.shape[1]} classes: give one for each class.'
-            )
+    def _pixel_weight(
+        self,
+        label: Tensor,
+        labelled: Tensor,
+        reduction: str,
+        weight: Tensor | None,
+        avg_factor: float | Tensor | None,
+    ) -> Tensor | float:
+        """The weight of each pixel in the loss: one number, or (N, H, W).
+
+        As in mmseg, the divisor of the mean contains class weights but no
+        pixel weights; unlike mmseg, class weights work with ignored pixels.
+
+        With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R``
+        instead of its own ``n_r``. The average gradient of the ranks is then
+        that of ``sum_r S_r / sum_r n_r``, the mean over the pixels of all
+        ranks, while a mean of means would give more weight to the pixels of a
+        rank with few.
+        """
+        check_reduction(reduction)
+        if avg_factor is not None and reduction == 'sum':
+            raise SettingError("avg_factor does not go with reduction='sum'.")
+        weights, K = None, len(self.class_weight)
+        if K:
+            # Clamped, because an invalid label is only reported later.
+            index = torch.where(labelled, label, 0).clamp(0, K - 1)
+            weights = self.class_weight[index] * labelled
+        divisor: Tensor | float = 1.0
+        if reduction == 'mean' and avg_factor is not None:
+            divisor = avg_factor + EPS
+        elif reduction == 'mean':
+            counted = labelled if weights is None else weights
+            if weights is None and not self.avg_non_ignore:
+                counted = torch.ones_like(labelled)
+            divisor = counted.sum(dtype=torch.float32)
+            if self.global_mean and self.training:
+                all_reduce(divisor, 'mean')
+            divisor = divisor + EPS
+        if weight is not None:
+            weights = weight.float() * (1.0 if weights is None else weights)
+        return 1 / divisor if weights is None else weights / divisor
+
+
+def unknown_setting(
+    loss: type, name: str, known: Iterable[str]
+) -> SettingError:
+    """The error about a setting that a loss does not have."""
+    return SettingError(
+        f'{loss.__name__} has no setting {name!r}, but '
+        f'{", ".join(known)}.{did_you_mean(name, known)}'
+    )
+
+
+def check_class_weight(weights: Sized | None, num_classes: int) -> None:
+    """Raise unless there is one weight for each class, or none at all."""
+    if weights is not None and len(weights) not in (0, num_classes):
+        raise SettingError(
+            f'class_weight has {len(weights)} numbers but the head '
+            f'{num_classes} classes: give one for each class.'
+        )
 
 
 def check_loss_name(loss_name: str) -> None:
     """Raise on a name that would take the loss out of the sum."""
-    if 'loss' not in loss_name:
+    if not isinstance(loss_name, str) or 'loss' not in loss_name:
         raise SettingError(
             f'loss_name={loss_name!r} must contain "loss", or mmengine '
             'leaves the term out of the sum it minimises.'
@@ -219,53 +277,3 @@ def two_class_scores(scores: Tensor) -> Tensor:
     if scores.shape[1] > 1:
         return scores
     return torch.cat([torch.zeros_like(scores), scores], 1)
-
-
-def pixel_weights(
-    label: Tensor,
-    ignore_index: int,
-    reduction: str,
-    class_weight: Tensor | None = None,
-    weight: Tensor | None = None,
-    avg_factor: float | Tensor | None = None,
-    avg_non_ignore: bool = True,
-    global_mean: bool = False,
-) -> Tensor | float:
-    """The weight of each pixel in the loss: one number, or (N, H, W).
-
-    As in mmseg, the divisor of the mean contains class weights but no pixel
-    weights; unlike mmseg, class weights work with ignored pixels.
-
-    With ``global_mean`` the divisor of rank r of R is ``sum_r n_r / R``
-    instead of its own ``n_r``. The average gradient of the ranks is then that
-    of ``sum_r S_r / sum_r n_r``, the mean over the pixels of all ranks, while
-    a mean of means would give more weight to the pixels of a rank with few.
-    """
-    check_reduction(reduction)
-    if avg_factor is not None and reduction == 'sum':
-        raise SettingError("avg_factor cannot be used with reduction='sum'.")
-    if weight is not None and weight.shape != label.shape:
-        raise SettingError(
-            f'weight must be like the labels {tuple(label.shape)}, got '
-            f'{tuple(weight.shape)}.'
-        )
-    labelled = label != ignore_index
-    weights = None
-    if class_weight is not None:
-        # Clamped, because an invalid label is only reported later.
-        index = torch.where(labelled, label, 0).clamp(0, len(class_weight) - 1)
-        weights = class_weight[index] * labelled
-    divisor: Tensor | float = 1.0
-    if reduction == 'mean' and avg_factor is not None:
-        divisor = avg_factor + EPS
-    elif reduction == 'mean':
-        counted = labelled if weights is None else weights
-        if weights is None and not avg_non_ignore:
-            counted = torch.ones_like(labelled)
-        divisor = counted.sum(dtype=torch.float32)
-        if global_mean:
-            all_reduce(divisor, 'mean')
-        divisor = divisor + EPS
-    if weight is not None:
-        weights = weight.float() * (1.0 if weights is None else weights)
-    return 1 / divisor if weights is None else weights / divisor

@@ -7,9 +7,10 @@ accuracy. It is replaced on single heads, for the duration of a training.
 import functools
 from typing import Any
 
+import torch
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.models.losses import CrossEntropyLoss
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmseg_margin.functional.backend import uncompiled
 
@@ -17,9 +18,11 @@ from .base import EPS, PixelLoss
 from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
 from .jaccard_loss import JaccardLoss
 from .margin_calibration_loss import MarginCalibrationLoss
+from .swap import losses_of
 
 # Exactly these, because a subclass may compute something else.
-OURS = (
+FUSIBLE = (
+    CrossEntropyLoss,
     JaccardLoss,
     MarginCalibrationLoss,
     SoftmaxFocalLoss,
@@ -32,18 +35,29 @@ STOCK_BELOW = 2**16
 
 def why_not_fused(head: Any) -> str | None:
     """Why a head cannot have a fused stage, or None if it can."""
-    if any(
-        getattr(type(head), name) is not getattr(BaseDecodeHead, name)
-        for name in (STAGE, '_stack_batch_gt')
-    ):
-        return 'it has a loss stage of its own'
+    for name in (STAGE, '_stack_batch_gt'):
+        inherited = getattr(type(head), name) is getattr(BaseDecodeHead, name)
+        if name in vars(head) or not inherited:
+            return 'it has a loss stage of its own'
     if head.sampler is not None:
         return 'it samples pixels'
     if head.out_channels == 1:
         return 'it has one channel'
-    for loss in losses_of(head):
-        if not is_fusible(loss):
-            return f'it is trained with {type(loss).__name__}'
+    reasons = map(why_not_fusible, losses_of(head))
+    return next(filter(None, reasons), None)
+
+
+def why_not_fusible(loss: Any) -> str | None:
+    """Why the fused stage cannot compute a loss, or None if it can."""
+    name = type(loss).__name__
+    if type(loss) not in FUSIBLE or loss.reduction == 'none':
+        return f'it is trained with {name}'
+    if getattr(loss, 'use_sigmoid', False) or getattr(loss, 'use_mask', False):
+        return f'its {name} is no softmax cross-entropy'
+    # The fused stage does not call the loss, and so none of these.
+    own = (loss._forward_hooks, loss._forward_pre_hooks, loss._backward_hooks)
+    if any(own) or 'forward' in vars(loss):
+        return f'its {name} has hooks or a forward of its own'
     return None
 
 
@@ -54,8 +68,9 @@ def fuse_stage(head: Any) -> None:
 
 
 def restore_stage(head: Any) -> None:
-    """Give a head its own stage back."""
-    vars(head).pop(STAGE, None)
+    """Give a head its own stage back; one of the user's own stays."""
+    if getattr(vars(head).get(STAGE), 'func', None) is fused_loss_by_feat:
+        delattr(head, STAGE)
 
 
 def fused_loss_by_feat(
@@ -67,7 +82,7 @@ def fused_loss_by_feat(
     label = head._stack_batch_gt(batch_data_samples).squeeze(1)
     is_small = seg_logits.shape[1] * label.numel() < STOCK_BELOW
     is_stock = all(type(loss) is CrossEntropyLoss for loss in losses)
-    if (is_small and is_stock) or not all(map(is_fusible, losses)):
+    if (is_small and is_stock) or any(map(why_not_fusible, losses)):
         return type(head).loss_by_feat(head, seg_logits, batch_data_samples)
     log: dict[str, Tensor] = {}
     for loss in losses:
@@ -91,25 +106,23 @@ def fused_loss(
 ) -> tuple[Tensor, Tensor]:
     """A loss with its current settings, and the number of hits."""
     if not isinstance(loss, PixelLoss):
-        loss = WeightedCrossEntropyLoss(
-            loss.class_weight,
-            loss.reduction,
-            loss.loss_weight,
-            avg_non_ignore=loss.avg_non_ignore,
-        ).to(scores.device)
+        weights = loss.class_weight
+        weights = None if weights is None else tuple(weights)
+        settings = loss.reduction, loss.loss_weight, loss.avg_non_ignore
+        loss = cross_entropy_of(weights, *settings, scores.device)
     result = loss.run(scores, label, ignore_index, align_corners)
     return result.loss, result.hits
 
 
-def losses_of(head: Any) -> list[Any]:
-    losses = head.loss_decode
-    return list(losses) if isinstance(losses, nn.ModuleList) else [losses]
-
-
-def is_fusible(loss: Any) -> bool:
-    """Whether a loss gives one number that the fused stage can compute."""
-    if getattr(loss, 'reduction', None) not in ('mean', 'sum'):
-        return False
-    if type(loss) is CrossEntropyLoss:
-        return not (loss.use_sigmoid or loss.use_mask)
-    return type(loss) in OURS
+@functools.lru_cache(maxsize=16)
+def cross_entropy_of(
+    class_weight: tuple[float, ...] | None,
+    reduction: str,
+    loss_weight: float,
+    avg_non_ignore: bool,
+    device: torch.device,
+) -> PixelLoss:
+    """Our cross-entropy with the settings of mmseg's, built once for all."""
+    return WeightedCrossEntropyLoss(
+        class_weight, reduction, loss_weight, avg_non_ignore=avg_non_ignore
+    ).to(device)

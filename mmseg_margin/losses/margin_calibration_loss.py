@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from mmengine.logging import print_log
+from mmengine.logging import MessageHub, print_log
 from mmseg.registry import MODELS
 from torch import Tensor
 
@@ -17,7 +17,7 @@ from mmseg_margin.functional.margins import large_offset_warning
 from mmseg_margin.functional.settings import MarginSettings, OffsetSettings
 from mmseg_margin.stats import ClassStats
 
-from .base import ClassWeight, PixelLoss
+from .base import ClassWeight, PixelLoss, unknown_setting
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Eq. 16 and Algorithm 1 with the paper's defaults.
@@ -79,31 +79,64 @@ class MarginCalibrationLoss(PixelLoss):
             global_mean,
             backend,
         )
+        self.needs_statistics = True
         self.offset_settings, self.settings = parse_settings(preset, settings)
         for name in ('rho_0k', 'rho_k0'):
             self.register_buffer(name, torch.empty(0), persistent=False)
+        # Whether the config has the counts; those of a data set are not used.
+        self.has_own_counts = class_counts is not None
+        # The class names of a statistics file, which are compared with those
+        # of the data set in the hub of the Runner that builds the model.
+        self.file_classes: list[str] = []
+        self._hub_name = MessageHub.get_current_instance().instance_name
         if isinstance(class_counts, (str, os.PathLike)):
-            self.set_class_stats(ClassStats.from_json(class_counts))
+            stats = ClassStats.from_json(class_counts)
+            self.file_classes = stats.classes
+            super().set_class_stats(stats)
+            class_counts = stats.counts
         elif class_counts is not None:
             self.set_class_counts(class_counts)
-        self.has_own_counts = class_counts is not None
         # ClassStatsHook checks the counts that it collects.
-        if self.has_own_counts:
-            warning = large_offset_warning(self.rho_0k.numpy())
-            if warning:
+        if class_counts is not None:
+            names = self.file_classes or range(len(class_counts))
+            rows = zip(names, class_counts, strict=True)
+            absent = ', '.join(str(name) for name, n in rows if not n)
+            warnings = [
+                large_offset_warning(self.rho_0k.numpy()),
+                absent and f'class_counts has no pixel of class {absent}.',
+            ]
+            for warning in filter(None, warnings):
                 print_log(warning, logger='current', level=logging.WARNING)
-
-    @property
-    def needs_statistics(self) -> bool:
-        return True
 
     def objective(self) -> MarginObjective:
         return MarginObjective(self.rho_0k, self.rho_k0, self.settings)
 
     def expect_classes(self, num_classes: int) -> None:
         super().expect_classes(num_classes)
-        if not self.has_statistics:
+        if self.needs_statistics:
             self.rho_0k, self.rho_k0 = self.rho_0k.new_zeros(2, num_classes)
+
+    def set_class_stats(self, stats: ClassStats) -> None:
+        if self.has_own_counts:
+            self.check_classes(stats.classes)
+        else:
+            super().set_class_stats(stats)
+
+    def check_classes(self, classes: Sequence[str]) -> None:
+        """Raise if the statistics file names the classes differently.
+
+        Another number of classes is that of another head, or is reported when
+        the loss is computed.
+        """
+        if len(classes) != len(self.file_classes):
+            return
+        for counted, name in zip(self.file_classes, classes, strict=True):
+            if counted != name:
+                raise SettingError(
+                    f'The file of class_counts has {counted!r} where the data '
+                    f'set has {name!r}: write it again with python -m '
+                    'mmseg_margin class_stats CONFIG --out FILE.'
+                )
 
     def set_class_counts(
         self,
@@ -121,6 +154,10 @@ class MarginCalibrationLoss(PixelLoss):
 
     def check(self, scores: Tensor) -> None:
         super().check(scores)
+        if MessageHub.check_instance_created(self._hub_name):
+            hub = MessageHub.get_instance(self._hub_name)
+            dataset = hub.runtime_info.get('dataset_meta', {})
+            self.check_classes(dataset.get('classes', ()))
         if len(self.rho_0k) != scores.shape[1]:
             raise SettingError(
                 f'The head has {scores.shape[1]} classes but the statistics '
@@ -137,25 +174,17 @@ def parse_settings(
     preset: str, given: Mapping[str, Any]
 ) -> tuple[OffsetSettings, MarginSettings]:
     """A preset merged with the user's settings."""
-    if preset == 'recommended':
-        raise SettingError(
-            "preset='recommended' has become a loss of its own: take "
-            "dict(type='JaccardLoss'), or the objective jaccard."
-        )
     if preset not in PRESETS:
         raise SettingError(
             f'preset={preset!r} is not one of {", ".join(PRESETS)}.'
         )
-    known = (*OFFSET_SETTINGS, *MARGIN_SETTINGS)
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise SettingError(
-            f'MarginCalibrationLoss has no setting {unknown[0]!r}: it has '
-            f'preset, class_counts, class_weight, {", ".join(known)}.'
-        )
-    settings = {**PRESETS[preset], **given}
-    of_offsets, of_margins = (
-        {name: settings[name] for name in names if name in settings}
-        for names in (OFFSET_SETTINGS, MARGIN_SETTINGS)
-    )
-    return OffsetSettings(**of_offsets), MarginSettings(**of_margins)
+    offsets, margins = {}, dict(PRESETS[preset])
+    for name, value in given.items():
+        if name in OFFSET_SETTINGS:
+            offsets[name] = value
+        elif name in MARGIN_SETTINGS:
+            margins[name] = value
+        else:
+            known = (*OFFSET_SETTINGS, *MARGIN_SETTINGS)
+            raise unknown_setting(MarginCalibrationLoss, name, known)
+    return OffsetSettings(**offsets), MarginSettings(**margins)

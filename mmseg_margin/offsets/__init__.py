@@ -1,4 +1,4 @@
-"""Offsets of the classes, fitted to a trained network.
+"""Fitted offsets: class offsets for a trained network.
 
 Without MMSegmentation only :func:`fit_offsets` can be used.
 """
@@ -10,20 +10,14 @@ from .fit import fit_offsets
 __all__ = ['fit_offsets']
 
 if has_mmseg():
-    from .checkpoint import (
-        fit_checkpoint,
-        fitted_offsets_of,
-        load_weights,
-        write_fitted,
-    )
-    from .fit_runner import fit_runner
+    from .checkpoint import fit_checkpoint, fitted_offsets_of
+    from .fit_runner import FitSettings, fit_runner
     from .result import FittedOffsets
 
     __all__ += [
+        'FitSettings',
         'FittedOffsets',
         'fit_checkpoint',
         'fit_runner',
         'fitted_offsets_of',
-        'load_weights',
-        'write_fitted',
     ]

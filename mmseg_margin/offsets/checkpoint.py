@@ -5,12 +5,12 @@ The two differ only in the bias of the classifier and in the meta data.
 
 import io
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.dist import is_main_process
-from mmengine.logging import print_log
 from mmengine.runner import CheckpointLoader, Runner
 from torch import Tensor, nn
 
@@ -18,11 +18,10 @@ from mmseg_margin.atomic_write import atomic_write, atomic_write_text
 from mmseg_margin.errors import SettingError
 from mmseg_margin.heads import bare_model
 
-from .fit_runner import NUM_IMAGES, fit_runner
+from .fit_runner import FitSettings, fit_runner
 from .network import find_classifier, shift_bias
 from .result import FittedOffsets
 
-SUFFIX = '_offsets.pth'
 META_KEY = 'fitted_offsets'
 PREFIX = 'module.'  # of checkpoints of wrapped models
 
@@ -31,9 +30,7 @@ def fit_checkpoint(
     runner: Runner,
     checkpoint: str,
     target: Path | None = None,
-    split: str = 'train',
-    num_images: int = NUM_IMAGES,
-    metric: str = 'mIoU',
+    settings: FitSettings | None = None,
     force: bool = False,
 ) -> FittedOffsets:
     """Fit offsets to a checkpoint, log what they change, and write them.
@@ -43,15 +40,23 @@ def fit_checkpoint(
             its model.
         checkpoint: Path or address of the weights; the file is not changed.
         target: The checkpoint to write, with a JSON file and a picture
-            beside it. None: ``<checkpoint>_offsets.pth``.
-        split, num_images, metric: As in :func:`fit_runner`.
-        force: Write even if nothing is gained beyond the standard error.
+            beside it. None: ``<checkpoint>_offsets.pth``, in the work dir for
+            an address.
+        settings: What to fit on, and for which metric, if not the defaults.
+        force: Write even if nothing is gained beyond the standard error, and
+            over existing files.
     """
+    if target is None:
+        source = Path(checkpoint)
+        is_address = '://' in checkpoint
+        folder = Path(runner.work_dir) if is_address else source.parent
+        target = folder / f'{source.stem}_offsets.pth'
+    check_target(target, checkpoint, force)
     load_weights(runner, checkpoint)
-    result = fit_runner(runner, split, num_images, metric)
-    target = target or default_target(checkpoint, runner.work_dir)
+    result = fit_runner(runner, settings or FitSettings())
     if is_main_process():
-        print_log(f'{result.table()}\n{result.summary()}', logger='current')
+        logger = logging.getLogger('mmseg_margin')
+        logger.info(f'{result.table()}\n{result.summary()}')
         text = (
             'No checkpoint was written, because the gain is not larger than '
             'its standard error: keep the original, or ask for the new one '
@@ -60,15 +65,39 @@ def fit_checkpoint(
         if result.is_better or force:
             write_fitted(checkpoint, target, runner.model, result)
             text = f'Wrote {target}, and beside it a .json and a .png file.'
-        print_log(text, logger='current')
+        logger.info(text)
     return result
 
 
-def default_target(checkpoint: str, work_dir: str) -> Path:
-    """Beside the checkpoint, or in the work dir for one with an address."""
-    path = Path(checkpoint)
-    folder = Path(work_dir) if '://' in checkpoint else path.parent
-    return folder / f'{path.stem}{SUFFIX}'
+def check_target(target: Path, checkpoint: str, force: bool) -> None:
+    """Refuse a target that would replace files of another origin."""
+    if (
+        target.suffix != '.pth'
+        or target.resolve() == Path(checkpoint).resolve()
+    ):
+        raise SettingError(
+            f'{target} cannot be the new checkpoint: choose another .pth file.'
+        )
+    record = target.with_suffix('.json')
+    existing = [
+        path
+        for path in (target, record, target.with_suffix('.png'))
+        if path.exists()
+    ]
+    if existing and not force and not _is_record(record):
+        raise SettingError(
+            f'{existing[0]} exists and is not of an earlier fit: choose '
+            'another target, or replace it with --force or force=True.'
+        )
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a JSON file is that of an earlier fit."""
+    try:
+        record = json.loads(path.read_text('utf-8'))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and {'checkpoint', 'offsets'} <= {*record}
 
 
 def fitted_offsets_of(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
@@ -79,16 +108,11 @@ def fitted_offsets_of(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
 def load_weights(runner: Runner, path: str) -> None:
     """Load a checkpoint that belongs to the model and was not fitted yet."""
     checkpoint = CheckpointLoader.load_checkpoint(path, map_location='cpu')
-    if not isinstance(checkpoint, dict):
-        raise SettingError(
-            f'{path} holds a {type(checkpoint).__name__} and not the weights '
-            'of a network: give a checkpoint.'
-        )
     record = fitted_offsets_of(checkpoint)
     if record is not None:
         raise SettingError(
-            f'{path} has offsets already, fitted on its {record["split"]} '
-            f'split ({record["metric"]} {record["before"]["mean"]:.2f} -> '
+            f'{path} has fitted offsets already ({record["metric"]} '
+            f'{record["before"]["mean"]:.2f} -> '
             f'{record["after"]["mean"]:.2f}): give the original checkpoint.'
         )
     model = bare_model(runner.model)

@@ -1,93 +1,108 @@
-r"""The fit: offsets from scores and labels, for more mIoU or mean Dice.
+"""Fitted offsets from scores and labels, with torch alone.
 
-With the other offsets fixed, pixel i goes to class k exactly if
-
-.. math:: b_k > t_{ik} = \max_{j \ne k} (s_{ij} + b_j) - s_{ik},
-
-the negative margin (Eq. 8) under the current offsets. A histogram of t, by the
-class that the pixel would get without class k, therefore gives every class's
-hits and predictions, and so the metric, at every value of :math:`b_k` at once:
-an exact coordinate ascent. Cross-validation over images then shrinks the
-offsets.
+The ascent is run on each quarter of the images, and cross-validation over the
+quarters shrinks the mean of the four results.
 """
+
+import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from mmseg_margin.errors import DataSetError, SettingError
 
-METRICS = ('mIoU', 'mDice')
-# The offsets that are tried. A power of two makes the index of a threshold
-# exact.
-STEPS_PER_UNIT = 16
-LIMIT = 4
-GRID = torch.arange(-LIMIT * STEPS_PER_UNIT, LIMIT * STEPS_PER_UNIT + 1)
-GRID = GRID / STEPS_PER_UNIT
-SWEEPS = 4
-CHUNK = 2**16  # pixels whose shifted scores exist at the same time
+from .ascent import (
+    CHUNK,
+    METRICS,
+    Ascent,
+    count_areas,
+    is_best,
+    labelled_mean,
+    predict,
+)
+
 PARTS = 4
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)
-MIN_IMAGES = 2 * PARTS
-MAX_PIXELS = 400_000
+# Scores (P, K), labels (P,) and the numbers of the images (P,).
+PixelSample = tuple[Tensor, ...]
 
 
 def fit_offsets(
-    scores: Tensor,
-    labels: Tensor,
-    images: Tensor | None = None,
+    batches: Iterable[tuple[Tensor, Tensor]],
     metric: str = 'mIoU',
     *,
     ignore_index: int = 255,
-    max_pixels: int = MAX_PIXELS,
-    seed: int = 0,
+    pixels_per_image: int = 2_000,
 ) -> Tensor:
-    """Offsets that, added to the scores, raise mIoU or mean Dice.
+    """Fit offsets that, added to the scores, raise mIoU or mean Dice.
+
+    Of each image some pixels on a regular grid are kept, so the batches may
+    come from a generator and need not be in memory together.
+
+    Args:
+        batches: Pairs of scores before the softmax, (N, K, H, W), and labels
+            at the same resolution, (N, H, W).
+        metric: ``'mIoU'`` or ``'mDice'``.
+        ignore_index: The label of pixels that do not count.
+        pixels_per_image: At most as many pixels of each image are kept.
+
+    Returns:
+        (K,) in float32, to be added to the scores or to the bias of the last
+        layer. Classes without a label keep 0.
+
+    Example:
+        >>> network = torch.nn.Conv2d(3, 5, 1).requires_grad_(False)
+        >>> loader = [(torch.rand(2, 3, 8, 8), torch.ones(2, 8, 8))]
+        >>> offsets = fit_offsets((network(x), y) for x, y in loader)
+        >>> scores = network(loader[0][0]) + offsets[:, None, None]
+    """
+    check_choice('metric', metric, METRICS)
+    pairs = (pair for batch in batches for pair in zip(*batch, strict=True))
+    parts = [
+        grid_pixels(number, scores.detach(), labels, pixels_per_image)
+        for number, (scores, labels) in enumerate(pairs)
+    ]
+    if not parts:
+        raise DataSetError('There is no image to fit on: check the batches.')
+    scores, labels, images = map(torch.cat, zip(*parts, strict=True))
+    kept = labels != ignore_index
+    return fit_pixels((scores[kept], labels[kept], images[kept]), metric)
+
+
+def grid_pixels(
+    number: int, scores: Tensor, labels: Tensor, most: int
+) -> PixelSample:
+    """At most ``most`` pixels of an image, on a regular grid, on the CPU.
+
+    The image has a number, scores (K, H, W) and labels (H, W).
+    """
+    if scores.shape[1:] != labels.shape:
+        raise SettingError(
+            f'Scores {tuple(scores.shape)} and labels {tuple(labels.shape)} '
+            'of an image have another size: up-sample the scores; in '
+            'val_dataloader put LoadAnnotations after Resize.'
+        )
+    step = math.ceil(math.sqrt(labels.numel() / most))
+    grid = slice(step // 2, None, step)
+    chosen = labels[grid, grid].flatten()[:most].long().cpu()
+    # Copied, because the network may write its next scores to the same place.
+    values = scores[:, grid, grid].flatten(1)[:, :most].T
+    values = values.to('cpu', torch.float32, copy=True)
+    return values, chosen, torch.full_like(chosen, number)
+
+
+def fit_pixels(sample: PixelSample, metric: str) -> Tensor:
+    """Fit offsets (K,) to labelled pixels.
 
     They are fitted on each quarter of the images, averaged, and multiplied
     by one factor out of 0, 0.25, ..., 1: the one that gives the best metric
     if each quarter is measured with the mean of the other three.
-
-    Args:
-        scores: Before the softmax, (P, K) or (N, K, H, W).
-        labels: (P,) or (N, H, W).
-        images: The number of each pixel's image, (P,), or of each image,
-            (N,). None: each pixel of (P, K) is an image of its own, and so
-            is each entry of (N, K, H, W).
-        metric: ``'mIoU'`` or ``'mDice'``.
-        ignore_index: The label of pixels that do not count.
-        max_pixels: If there are more, only every n-th is used.
-        seed: For the choice of the quarters.
-
-    Returns:
-        (K,) in float32. Classes without a label keep 0.
-
-    Example:
-        >>> scores = torch.tensor([[2.0, 0.0], [1.5, 1.0], [0.0, 1.0]])
-        >>> fit_offsets(scores, torch.tensor([0, 1, 1])).shape
-        torch.Size([2])
     """
-    check_choice('metric', metric, METRICS)
-    if images is None:
-        images = torch.arange(len(scores), device=scores.device)
-    shape = scores.shape[:1] + scores.shape[2:]
-    if scores.dim() not in (2, 4) or not (
-        labels.shape == shape and images.shape == shape[:1]
-    ):
-        raise SettingError(
-            f'scores {tuple(scores.shape)}, labels {tuple(labels.shape)} and '
-            f'images {tuple(images.shape)} do not belong together: give '
-            '(P, K), (P,) and (P,), or (N, K, H, W), (N, H, W) and (N,).'
-        )
-    size = shape[1:].numel()  # 1, if the pixels are given one by one
-    labels = labels.reshape(-1).long()
-    kept = (labels != ignore_index).nonzero().flatten()
-    kept = kept[:: -(-len(kept) // max_pixels) or 1]
-    maps = scores.reshape(*scores.shape[:2], size)
-    scores = maps[kept // size, :, kept % size].float()
-    labels, images = labels[kept], images[kept // size]
+    scores, labels, images = sample
     _check(scores, labels)
     K = scores.shape[1]
-    parts = _random_parts(images, seed)
+    parts = _random_parts(images)
     fitted = torch.stack(
         [Ascent(scores[part], labels[part], metric).run() for part in parts]
     )
@@ -96,7 +111,7 @@ def fit_offsets(
         others = (fitted.sum(0) - offsets) / max(1, len(parts) - 1)
         for i, factor in enumerate(FACTORS):
             predicted = predict(scores[part], factor * others)
-            areas[i] += count_areas(predicted, labels[part], K).cpu()
+            areas[i] += count_areas(predicted, labels[part], K)
     best = is_best(labelled_mean(areas, metric)).nonzero()
     return FACTORS[int(best[0])] * fitted.mean(0)
 
@@ -112,8 +127,8 @@ def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
 def _check(scores: Tensor, labels: Tensor) -> None:
     if not len(labels):
         raise DataSetError(
-            'There is no labelled pixel to fit the offsets on: choose images '
-            'with labels.'
+            'There is no labelled pixel to fit the offsets on: choose more '
+            'images, with labels.'
         )
     K = scores.shape[1]
     if K < 2:
@@ -134,144 +149,16 @@ def _check(scores: Tensor, labels: Tensor) -> None:
         )
 
 
-def _random_parts(images: Tensor, seed: int) -> list[Tensor]:
+def _random_parts(images: Tensor) -> list[Tensor]:
     """Pixel numbers of each quarter of the images.
 
-    With fewer than eight images, the pixels are divided instead.
+    With fewer than two images in a quarter, the pixels are divided instead.
     """
     names, numbers = images.unique(return_inverse=True)
-    if len(names) < MIN_IMAGES:
-        numbers = torch.arange(len(images), device=images.device)
-    size = int(numbers.max()) + 1
-    generator = torch.Generator().manual_seed(seed)
-    part = torch.randperm(size, generator=generator) % PARTS
-    part = part.to(images.device)[numbers]
+    if len(names) < 2 * PARTS:
+        numbers = torch.arange(len(images))
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(int(numbers.max()) + 1, generator=generator)
+    part = (order % PARTS)[numbers]
     chosen = [(part == i).nonzero().flatten() for i in range(PARTS)]
     return [pixels for pixels in chosen if len(pixels)]
-
-
-def class_metrics(areas: Tensor, metric: str) -> Tensor:
-    """IoU or Dice of each class, (..., K), NaN where it is absent.
-
-    Args:
-        areas: Hit, predicted and labelled pixels of each class, (..., 3, K).
-        metric: ``'mIoU'`` or ``'mDice'``.
-    """
-    hit, predicted, labelled = areas.unbind(-2)
-    both = predicted + labelled
-    return 2 * hit / both if metric == 'mDice' else hit / (both - hit)
-
-
-def labelled_mean(areas: Tensor, metric: str) -> Tensor:
-    """The mean over the classes that are labelled, (...)."""
-    is_labelled = areas[..., 2, :] > 0
-    values = class_metrics(areas, metric).where(is_labelled, 0)
-    return values.sum(-1) / is_labelled.sum(-1)
-
-
-def count_areas(predicted: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """The areas (3, K) of predicted classes and labels (P,), in float64."""
-    counted = (predicted[predicted == labels], predicted, labels)
-    return torch.stack([_count(each, num_classes) for each in counted])
-
-
-def predict(scores: Tensor, offsets: Tensor) -> Tensor:
-    """The classes (P,) of scores (P, K) with offsets."""
-    chunks = scores.split(CHUNK)
-    return torch.cat([(chunk + offsets).argmax(1) for chunk in chunks])
-
-
-class Ascent:
-    """The offsets, and the best two classes of each pixel with them.
-
-    Args:
-        scores: (P, K) with P > 0 and K > 1, finite.
-        labels: (P,), each in [0, K).
-        metric: ``'mIoU'`` or ``'mDice'``.
-    """
-
-    def __init__(self, scores: Tensor, labels: Tensor, metric: str) -> None:
-        self.scores, self.labels, self.metric = scores, labels, metric
-        self.num_classes = scores.shape[1]
-        self.offsets = scores.new_zeros(self.num_classes)
-        self.labelled = _count(labels, self.num_classes)
-        self.values = scores.new_empty(len(scores), 2)
-        self.classes = labels.new_empty(len(scores), 2)
-        self._update(torch.arange(len(scores), device=scores.device))
-
-    def run(self) -> Tensor:
-        """Improve one offset after the other until none changes.
-
-        The order depends on the classes' pixels and scores and not on their
-        numbers, so that renumbered classes get the same offsets.
-        """
-        means, counts = self.scores.mean(0).tolist(), self.labelled.tolist()
-        classes = self.labelled.nonzero().flatten().tolist()
-        classes.sort(key=lambda k: (counts[k], means[k]), reverse=True)
-        for _ in range(SWEEPS):
-            before = self.offsets.clone()
-            for k in classes:
-                self.move(k, nearest_best(self.curve(k)))
-            if torch.equal(before, self.offsets):
-                break
-        return self.offsets
-
-    def curve(self, k: int) -> Tensor:
-        """The metric at each offset of class k in the grid."""
-        first, second = self.classes.unbind(1)
-        other = torch.where(first == k, second, first)
-        best, next_best = self.values.unbind(1)
-        rest = torch.where(first == k, next_best, best)
-        threshold = rest - self.scores[:, k]
-        # No offset of the grid assigns any other pixel to class k.
-        near = (threshold < LIMIT).nonzero().flatten()
-        # The first offset of the grid above each threshold.
-        place = (threshold[near] * STEPS_PER_UNIT).floor().long()
-        place = (place + LIMIT * STEPS_PER_UNIT + 1).clamp(min=0)
-        label, given_up = self.labels[near], other[near]
-        taken = self._histogram(place, given_up)
-        is_lost, is_won = given_up == label, label == k
-        lost = self._histogram(place[is_lost], given_up[is_lost])
-        won = self._histogram(place[is_won], label[is_won])
-        areas = count_areas(other, self.labels, self.num_classes)
-        areas = areas.repeat(len(GRID), 1, 1)
-        areas[:, 0] += won - lost
-        areas[:, 1] -= taken
-        areas[:, 1, k] = taken.sum(1)
-        return labelled_mean(areas, self.metric)
-
-    def move(self, k: int, offset: Tensor) -> None:
-        """Give class k another offset."""
-        if offset == self.offsets[k]:
-            return
-        self.offsets[k] = offset
-        is_among = (self.classes == k).any(1)
-        is_among |= self.scores[:, k] + offset > self.values[:, 1]
-        self._update(is_among.nonzero().flatten())
-
-    def _update(self, pixels: Tensor) -> None:
-        """Find the best two classes of some pixels."""
-        for part in pixels.split(CHUNK):
-            best_two = (self.scores[part] + self.offsets).topk(2)
-            self.values[part], self.classes[part] = best_two
-
-    def _histogram(self, place: Tensor, classes: Tensor) -> Tensor:
-        """Pixels of each class up to each place of the grid, (len, K)."""
-        shape = len(GRID), self.num_classes
-        flat = _count(place * self.num_classes + classes, shape[0] * shape[1])
-        return flat.view(shape).cumsum(0)
-
-
-def nearest_best(curve: Tensor) -> Tensor:
-    """The best offset; of equally good ones the one nearest to 0."""
-    best = GRID[is_best(curve).cpu()]
-    return best[best.abs().argmin()]
-
-
-def is_best(values: Tensor) -> Tensor:
-    """Which values are the maximum, up to rounding."""
-    return values >= values.max() - 1e-12
-
-
-def _count(values: Tensor, size: int) -> Tensor:
-    return torch.bincount(values, minlength=size).double()

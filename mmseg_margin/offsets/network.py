@@ -5,15 +5,17 @@ from typing import Any
 
 import torch
 from mmengine import dist
+from mmengine.config import Config
 from mmengine.runner import Runner
 from mmengine.runner.amp import autocast
 from mmseg.models.decode_heads import PointHead
+from mmseg.registry import DATASETS
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import track
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
-from mmseg_margin.config_tools import as_list
+from mmseg_margin.config_tools import as_list, evenly_spaced, leaf_datasets
 from mmseg_margin.errors import DataSetError, SettingError
 from mmseg_margin.heads import bare_model, modules
 
@@ -78,74 +80,87 @@ def check_classifier(model: nn.Module, score: Callable[[], Tensor]) -> None:
         )
 
 
-def check_labels(loader: DataLoader, split: str) -> None:
-    """Refuse a split without labels before the network is run."""
-    try:
-        sample = loader.dataset[0]['data_samples']
-    except KeyError as error:
-        if error.args != ('seg_map_path',):
-            raise
-        sample = {}  # LoadAnnotations has no file to load
-    if 'gt_sem_seg' not in sample:
-        raise DataSetError(
-            f'The {split} split comes without labels, which the fit needs: '
-            'choose a split with labels, set seg_map_path in its data_prefix, '
-            'or add LoadAnnotations to the pipeline of val_dataloader.'
-        )
+def plain_loader(
+    runner: Runner, split: str, num_images: int | None = None
+) -> DataLoader:
+    """Images of a split as they are validated: in order, not augmented.
+
+    Wrappers that repeat or mix images are left out. Of more than
+    ``num_images`` an evenly spaced selection is taken, whose indices are
+    ``loader.dataset.indices``.
+    """
+    settings = runner.cfg.val_dataloader
+    pipeline = leaf_datasets(settings.dataset)[0].pipeline
+    parts = leaf_datasets(runner.cfg[f'{split}_dataloader'].dataset)
+    images: ConcatDataset = ConcatDataset(
+        [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
+    )
+    return runner.build_dataloader(
+        {
+            'dataset': Subset(images, evenly_spaced(len(images), num_images)),
+            'batch_size': settings.batch_size,
+            'num_workers': settings.get('num_workers', 0),
+            'sampler': {'type': 'DefaultSampler', 'shuffle': False},
+        }
+    )
 
 
 def scored_images(
     runner: Runner, loader: DataLoader, title: str
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Number, scores and labels of this rank's images, with a progress bar."""
-    rank, world_size = dist.get_dist_info()
+    place, world_size = dist.get_dist_info()
     numbers = loader.dataset.indices  # type: ignore[attr-defined]
-    place = rank
-    with Progress(console=Console(stderr=True), disable=rank != 0) as progress:
-        for batch in progress.track(loader, description=title):
-            for scores, labels in score_batch(runner, batch):
-                # Some images may be repeated at the end, to fill all ranks.
-                if place < len(numbers):
-                    yield numbers[place], scores, labels
-                place += world_size
+    console, is_hidden = Console(stderr=True), place != 0
+    for batch in track(loader, title, console=console, disable=is_hidden):
+        for scores, labels in score_batch(runner, batch):
+            # Some images may be repeated at the end, to fill all ranks.
+            if place < len(numbers):
+                yield numbers[place], scores, labels
+            place += world_size
 
 
-def score_batch(runner: Runner, batch: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    """Scores (K, H, W), and labels (H, W) with K for ignored pixels.
+def score_batch(
+    runner: Runner, batch: Any, in_float32: bool = False
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores (K, H, W), and labels (H, W) with -1 for ignored pixels.
 
-    The images are predicted as in a validation.
+    The images are predicted as in a validation, or in float32.
     """
     model = bare_model(runner.model)
     fp16 = (runner.cfg.get('val_cfg') or {}).get('fp16', False)
-    with torch.no_grad(), autocast(enabled=fp16):
+    with torch.no_grad(), autocast(enabled=fp16 and not in_float32):
         samples = model.test_step(batch)
-    metrics = as_list(runner.cfg.get('val_evaluator'))
-    ignored = metrics[0].get('ignore_index', 255) if metrics else 255
+    ignored = ignored_label(runner.cfg)
     threshold = getattr(model.decode_head, 'threshold', None)
     for sample in samples:
         path = sample.metainfo.get('img_path', 'an image')
+        if 'gt_sem_seg' not in sample:
+            raise DataSetError(
+                f'{path} comes without labels, which the fit needs: choose a '
+                'split with labels, or add LoadAnnotations to the pipeline of '
+                'val_dataloader.'
+            )
         scores = class_scores(sample.seg_logits.data, threshold)
-        if not scores.isfinite().all():
-            raise DataSetError(
-                f'Some scores of {path} are NaN or infinite, so the network '
-                'cannot be used: take an earlier checkpoint, or full '
-                'precision.'
-            )
         labels = sample.gt_sem_seg.data[0].long().to(scores.device)
-        if labels.shape != scores.shape[1:]:
-            raise DataSetError(
-                f'The labels of {path} are {tuple(labels.shape)} and its '
-                f'scores {tuple(scores.shape[1:])}: put LoadAnnotations after '
-                'Resize in the pipeline of val_dataloader.'
-            )
-        labels = labels.masked_fill(labels == ignored, len(scores))
-        if labels.max() > len(scores):
+        labels = labels.masked_fill(labels == ignored, -1)
+        if labels.max() >= len(scores):
             raise DataSetError(
                 f'The label {int(labels.max())} in {path} is none of the '
-                f'{len(scores)} classes: set reduce_zero_label or the classes '
-                'of the data set.'
+                f'{len(scores)} classes: set reduce_zero_label, the classes '
+                'of the data set or ignore_index of val_evaluator.'
             )
         yield scores, labels
+
+
+def ignored_label(cfg: Config) -> int:
+    """The ignore_index of the validation: of its metric or its data set."""
+    settings = [
+        *as_list(cfg.get('val_evaluator')),
+        *leaf_datasets(cfg.val_dataloader.dataset),
+    ]
+    given = [each.ignore_index for each in settings if 'ignore_index' in each]
+    return given[0] if given else 255
 
 
 def class_scores(scores: Tensor, threshold: float | None) -> Tensor:

@@ -11,14 +11,14 @@ from torch import Tensor
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.terminal import drawable, printable
 
-from .fit import class_metrics
+from .ascent import class_metrics
 
 PERCENT = 100
 INCHES_PER_CLASS = 0.26
 
 
 @dataclass(frozen=True)
-class Figures:
+class Scores:
     """In percent, as mmseg's IoUMetric prints them."""
 
     mean: float  # mIoU, or mean Dice
@@ -26,8 +26,8 @@ class Figures:
     classes: list[float]  # NaN where a class does not occur
 
 
-def compare(areas: Tensor, metric: str) -> tuple[Figures, Figures, float]:
-    """Figures before and after, and the standard error of the gain.
+def measure_gain(areas: Tensor, metric: str) -> tuple[Scores, Scores, float]:
+    """Scores before and after, and the standard error of the gain.
 
     Args:
         areas: Of N images, (N, 2, 3, K).
@@ -43,7 +43,7 @@ def compare(areas: Tensor, metric: str) -> tuple[Figures, Figures, float]:
     hit, _, labelled = total.sum(-1).T
     accuracy = PERCENT * hit / labelled
     values = classes.nanmean(-1).tolist(), accuracy.tolist(), classes.tolist()
-    before, after = map(Figures, *values)
+    before, after = map(Scores, *values)
     # The jackknife: each image left out once.
     means = PERCENT * class_metrics(total - areas, metric).nanmean(-1)
     gains = means[:, 1] - means[:, 0]
@@ -53,13 +53,13 @@ def compare(areas: Tensor, metric: str) -> tuple[Figures, Figures, float]:
 
 @dataclass(frozen=True)
 class FittedOffsets:
-    """The offsets of the classes, and their effect.
+    """The fitted offsets of the classes, and their effect.
 
     Args:
         offsets: One for each class, to be added to its score.
         absent: Names of classes without a pixel to fit on; their offset is 0.
         split: The split that the offsets were fitted on.
-        before: The figures of the validation split without offsets.
+        before: The scores of the validation split without offsets.
         after: The same with them; with ``split='val'``, each image with
             offsets fitted on others.
         gain_error: Standard error of the gain, over images.
@@ -71,8 +71,8 @@ class FittedOffsets:
     metric: str
     split: str
     num_images: int
-    before: Figures
-    after: Figures
+    before: Scores
+    after: Scores
     gain_error: float
 
     @property
@@ -117,9 +117,9 @@ class FittedOffsets:
         table.align = 'r'
         table.align['class'] = 'l'
         for k, offset in enumerate(self.offsets):
-            figures = self.before.classes[k], self.after.classes[k]
+            cells = _cells(self.before.classes[k], self.after.classes[k])
             name = printable(self.classes[k])
-            table.add_row([name, f'{offset:+.2f}', *_cells(*figures)])
+            table.add_row([name, f'{offset:+.2f}', *cells])
         means = _cells(self.before.mean, self.after.mean)
         table.add_row(['mean', '', *means])
         return table.get_string()
@@ -130,30 +130,27 @@ class FittedOffsets:
         from mmseg_margin.report.pictures import BLUE, GREY, RED, picture
 
         K = len(self.classes)
-        lines = range(K)
+        rows = range(K)
         before, after = self.before.classes, self.after.classes
-        colours = [
-            BLUE if new > old else RED if new < old else GREY
-            for old, new in zip(before, after, strict=True)
-        ]
+        pairs = zip(before, after, strict=True)
+        colours = [RED if new < old else BLUE for old, new in pairs]
         with picture(path, 9, 1.6 + INCHES_PER_CLASS * K) as figure:
             left, right = figure.subplots(
                 1, 2, sharey=True, width_ratios=(2, 3)
             )
-            left.barh(lines, self.offsets, height=0.6, color=GREY)
+            left.barh(rows, self.offsets, height=0.6, color=GREY)
             left.axvline(0, color='black', linewidth=0.8)
-            left.set_xlabel('offset added to the score')
-            left.set_yticks(lines, [drawable(name) for name in self.classes])
+            left.set_xlabel('fitted offset')
+            left.set_yticks(rows, [drawable(name) for name in self.classes])
             left.set_ylim(K - 0.4, -0.6)
-            right.hlines(lines, before, after, color=colours, linewidth=2)
-            dots = {'s': 22, 'zorder': 3}
-            right.scatter(before, lines, color=GREY, label='before', **dots)
-            right.scatter(after, lines, color=colours, **dots)
-            right.scatter([], [], color=BLUE, label='after, better', **dots)
-            right.scatter([], [], color=RED, label='after, worse', **dots)
+            right.hlines(rows, before, after, color=colours, linewidth=2)
+            right.scatter(before, rows, color=GREY, s=22, zorder=3)
+            right.scatter(after, rows, color=colours, s=22, zorder=3)
             right.set_xlim(-2, 102)
-            right.set_xlabel(f'{self.metric.removeprefix("m")} in percent')
-            figure.legend(loc='outside lower right', ncols=3, frameon=False)
+            right.set_xlabel(
+                f'{self.metric.removeprefix("m")} in percent: before (grey), '
+                'after (blue if not lower, else red)'
+            )
             figure.suptitle(
                 f'{self.metric} {self.before.mean:.2f} to '
                 f'{self.after.mean:.2f} on the validation split; fitted on '

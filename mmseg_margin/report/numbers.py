@@ -1,7 +1,7 @@
 """Means, differences with their intervals, and both as text."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,29 +13,31 @@ from .pages import Bold
 ABSENT = '\u2013'  # en dash
 MINUS = '\u2212'
 CONFIDENCE = 0.95
+ENOUGH = 3  # values, for an interval that means something
 
 
 class MeanDifference(NamedTuple):
-    """Mean of n differences and its interval, None for a single one."""
+    """Mean of n differences and its interval, NaN for a single one."""
 
     mean: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     n: int
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval lies on one side of 0, otherwise 0."""
-        if self.low is None or self.high is None:
+        """1 or -1 where the interval lies on one side of 0, otherwise 0.
+
+        It is 0 for fewer than :data:`ENOUGH` values as well.
+        """
+        if self.n < ENOUGH:
             return 0
         return (self.low > 0) - (self.high < 0)
 
-    @property
-    def interval_text(self) -> str:
-        """``[low, high]``, or nothing for a single difference."""
-        if self.low is None or self.high is None:
-            return ''
-        return f'[{signed(self.low)}, {signed(self.high)}]'
+    def __str__(self) -> str:
+        """The mean, and the interval if there is one."""
+        interval = f' [{signed(self.low)}, {signed(self.high)}]'
+        return signed(self.mean) + interval * (self.n > 1)
 
 
 def mean_difference(differences: ArrayLike) -> MeanDifference | None:
@@ -43,11 +45,11 @@ def mean_difference(differences: ArrayLike) -> MeanDifference | None:
     found = _finite(differences)
     if not found.size:
         return None
-    mean = float(found.mean())
-    if found.size == 1:
-        return MeanDifference(mean, None, None, 1)
-    error = found.std(ddof=1) / math.sqrt(found.size)
-    half = float(student_t.ppf((1 + CONFIDENCE) / 2, found.size - 1) * error)
+    mean, half = float(found.mean()), math.nan
+    if found.size > 1:
+        error = found.std(ddof=1) / math.sqrt(found.size)
+        t = student_t.ppf((1 + CONFIDENCE) / 2, found.size - 1)
+        half = float(t * error)
     return MeanDifference(mean, mean - half, mean + half, found.size)
 
 
@@ -56,42 +58,27 @@ def signed(value: float) -> str:
 
 
 def difference_cells(rows: Iterable[ArrayLike]) -> list[str]:
-    """Each mean above its interval, bold where that excludes 0."""
-    cells = []
-    for difference in map(mean_difference, rows):
-        text = ABSENT
-        if difference:
-            interval = difference.interval_text
-            text = f'{signed(difference.mean)}\n{interval}'.strip()
-        cells.append(Bold(text) if difference and difference.sign else text)
-    return cells
+    """Each mean with its interval, bold where that excludes 0."""
+    found = [mean_difference(row) for row in rows]
+    return [
+        Bold(each) if each and each.sign else str(each or ABSENT)
+        for each in found
+    ]
 
 
 def mean_cells(rows: Iterable[ArrayLike]) -> list[str]:
-    """``mean ± deviation`` of each row, the largest mean in bold."""
-    found = [_finite(row) for row in rows]
-    means = [v.mean() if v.size else math.nan for v in found]
-    deviations = [
-        f' ± {v.std(ddof=1):.2f}' if v.size > 1 else '' for v in found
-    ]
-    texts = map(''.join, zip(number_cells(means), deviations, strict=True))
-    return embolden_best([*texts], means)
+    """``mean ± deviation`` of each row."""
+    cells = []
+    for values in map(_finite, rows):
+        cell = f'{values.mean():.2f}' if values.size else ABSENT
+        if values.size > 1:
+            cell += f' ± {values.std(ddof=1):.2f}'
+        cells.append(cell)
+    return cells
 
 
 def number_cells(values: Iterable[float], digits: str = '.2f') -> list[str]:
     return [f'{v:{digits}}' if math.isfinite(v) else ABSENT for v in values]
-
-
-def embolden_best(cells: Sequence[str], values: ArrayLike) -> list[str]:
-    """Bold for the largest value, and for any that rounds to the same."""
-    shown = np.round(np.asarray(values, dtype=np.float64), 2)
-    if np.isfinite(shown).sum() < 2:
-        return list(cells)
-    best = np.nanmax(shown)
-    return [
-        Bold(cell) if value == best else cell
-        for cell, value in zip(cells, shown, strict=True)
-    ]
 
 
 def _finite(values: ArrayLike) -> NDArray:

@@ -14,18 +14,10 @@ DPI = 140
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLACK, ORANGE, SKY, GREEN = '#000000', '#E69F00', '#56B4E9', '#009E73'
 BLUE, RED, PINK, GREY = '#0072B2', '#D55E00', '#CC79A7', '#999999'
-LONGEST_LINE, MOST_LINES = 40, 6
+LONGEST_NAME = 40
 
 
-def title_lines(name: str) -> str:
-    """A name as a title, each of its settings on a line of its own."""
-    lines = drawable(name).replace(':', '\n').replace(',', '\n').splitlines()
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], '...']
-    return '\n'.join(map(short, lines))
-
-
-def short(name: str, length: int = LONGEST_LINE) -> str:
+def short(name: str, length: int = LONGEST_NAME) -> str:
     """A name that fits into a legend, if need be cut off."""
     name = drawable(name)
     return name if len(name) <= length else f'{name[: length - 3]}...'

@@ -1,28 +1,25 @@
 """Label statistics: the scan of the annotation files and the label check."""
 
-from .cache import META_KEY, VALIDATION_KEY, StatsCache, stats_of_checkpoint
-from .check import LabelReport, check_labels, check_validation_labels
-from .class_stats import (
-    WEIGHT_METHODS,
-    ClassStats,
-    Provenance,
-    check_weight_method,
-    class_weights,
+from .cache import META_KEY, StatsCache, stats_of_checkpoint
+from .check import (
+    CheckOptions,
+    LabelReport,
+    check_labels,
 )
+from .class_stats import ClassStats
 from .display import format_table, plot_stats
 from .scan import Collected, collect_stats
+from .weighting import WEIGHT_METHODS, check_weight_method, class_weights
 
 __all__ = [
     'META_KEY',
-    'VALIDATION_KEY',
     'WEIGHT_METHODS',
+    'CheckOptions',
     'ClassStats',
     'Collected',
     'LabelReport',
-    'Provenance',
     'StatsCache',
     'check_labels',
-    'check_validation_labels',
     'check_weight_method',
     'class_weights',
     'collect_stats',

@@ -1,7 +1,6 @@
 """The statistics as a text table, and as a bar chart."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +17,21 @@ INCHES_PER_CLASS = 0.3
 
 def format_table(
     stats: ClassStats,
-    offsets: OffsetSettings | None = None,
+    settings: OffsetSettings | None = None,
+    offsets: MarginOffsets | None = None,
     weights: Sequence[float] | None = None,
 ) -> str:
     """Pixels, their percentage, and images of every class as a table.
 
     Args:
-        offsets: Adds the margin-offsets of these settings, if the counts
-            have any.
+        settings: Adds the columns of the margin-offsets.
+        offsets: The margin-offsets of these settings; None if the counts
+            have none.
         weights: Adds a column of class weights.
     """
-    total, source = stats.total, stats.provenance
+    total = stats.total
     title = (
-        f'{source.files:,} label files of {printable(source.dataset)}: '
+        f'{stats.files:,} label files of {printable(stats.dataset)}: '
         f'{total:,} labelled and {stats.ignored:,} ignored pixels'
     )
     columns = {
@@ -39,16 +40,15 @@ def format_table(
         'share %': [f'{100 * n / max(total, 1):.4f}' for n in stats.counts],
         'images': [f'{n:,}' for n in stats.images],
     }
-    if offsets is not None:
-        pairs = offset_columns(stats, offsets)
+    if settings is not None:
+        pairs = _offset_cells(stats, offsets)
         columns['rho_0k'] = [rho_0k for rho_0k, _ in pairs]
         columns['rho_k0'] = [rho_k0 for _, rho_k0 in pairs]
-        if _offsets_if_any(stats, offsets) is not None:
-            scale = f'tau={offsets.tau_for(stats.counts):.4g}'
-            if offsets.largest_offset is not None:
-                scale = f'largest_offset={offsets.largest_offset:g} ({scale})'
-            title += f'; margin-offsets for {scale}, '
-            title += f'upsilon={offsets.upsilon:g}'
+    if settings is not None and offsets is not None:
+        scale = f'tau={settings.tau_for(stats.counts):.4g}'
+        if settings.largest_offset is not None:
+            scale = f'largest_offset={settings.largest_offset:g} ({scale})'
+        title += f'; margin-offsets for {scale}, upsilon={settings.upsilon:g}'
     if weights is not None:
         columns['weight'] = [f'{weight:.4g}' for weight in weights]
     table = PrettyTable()
@@ -57,35 +57,21 @@ def format_table(
     return f'{title}\n{table}'
 
 
-def offset_columns(
-    stats: ClassStats, offsets: OffsetSettings
+def _offset_cells(
+    stats: ClassStats, offsets: MarginOffsets | None
 ) -> list[tuple[str, str]]:
-    """``rho_0k`` and ``rho_k0`` of each class; a dash where undefined."""
-    found = _offsets_if_any(stats, offsets)
-    if found is None:
+    if offsets is None:
         return [('-', '-')] * len(stats.classes)
     return [
         (f'{a:.4g}', f'{b:.4g}') if count or a else ('-', '-')
-        for a, b, count in zip(*found, stats.counts, strict=True)
+        for a, b, count in zip(*offsets, stats.counts, strict=True)
     ]
-
-
-def _offsets_if_any(
-    stats: ClassStats, offsets: OffsetSettings
-) -> MarginOffsets | None:
-    """None if the counts have no offsets, for example of a single class."""
-    if offsets.absent_class == 'error':
-        offsets = replace(offsets, absent_class='zero')
-    try:
-        return offsets.offsets(stats.counts)
-    except SettingError:
-        return None
 
 
 def plot_stats(
     stats: ClassStats,
     path: str | Path,
-    offsets: OffsetSettings | None = None,
+    offsets: MarginOffsets | None = None,
 ) -> None:
     """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
     # Imported here, because few users of the package draw anything.
@@ -96,24 +82,23 @@ def plot_stats(
     order = np.argsort(stats.counts, kind='stable')
     names = [drawable(stats.classes[index]) for index in order]
     share = 100 * np.array(stats.counts) / stats.total
-    panels = [('share of the labelled pixels in %', share, BLUE)]
-    found = _offsets_if_any(stats, offsets) if offsets else None
-    if offsets and found and found.rho_0k.any():
-        tau = offsets.tau_for(stats.counts)
-        label = f'margin-offset rho_0k for tau = {tau:.4g}'
-        panels.append((label, found.rho_0k, ORANGE))
-    source, height = stats.provenance, 1.6 + INCHES_PER_CLASS * len(names)
+    panels = [('share of the labelled pixels in %', share, 100.0, BLUE)]
+    if offsets is not None and offsets.rho_0k.any():
+        rho_0k = offsets.rho_0k
+        panels.append(('margin-offset rho_0k', rho_0k, rho_0k.max(), ORANGE))
+    height = 1.6 + INCHES_PER_CLASS * len(names)
     with picture(Path(path), 11, height) as figure:
         row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, (label, values, colour) in zip(row, panels, strict=True):
-            # Space for the shortest bar on the left, for numbers on the right.
-            limits = values[values > 0].min() / 2, values.max() * 6
-            axes.set(xlabel=f'{label} (log scale)', xscale='log', xlim=limits)
-            lengths = np.maximum(values[order], limits[0])
+        for axes, panel in zip(row, panels, strict=True):
+            label, values, longest, colour = panel
+            shortest = values[values > 0].min() / 2  # so that its bar shows
+            axes.set(xlabel=f'{label} (log scale)', xscale='log')
+            axes.set_xlim(shortest, longest)
+            lengths = np.maximum(values[order], shortest)
             bars = axes.barh(names, lengths, color=colour)
             texts = [f'{x:.3g}' if x else 'absent' for x in values[order]]
             axes.bar_label(bars, texts, padding=4)
             axes.margins(y=0.01)
-        if source.files:
-            title = f'{source.dataset}, {source.files:,} label files'
+        if stats.files:
+            title = f'{stats.dataset}, {stats.files:,} label files'
             figure.suptitle(drawable(title))

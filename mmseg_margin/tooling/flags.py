@@ -1,135 +1,102 @@
-"""Edits of a config for the flags of the tools train and test."""
+"""Arguments that the tools share; imports neither torch nor mmseg."""
 
-import inspect
-from pathlib import Path
+import argparse
+from collections.abc import Sequence
+from typing import Any
 
-from mmengine.config import Config
-from mmseg.registry import METRICS
+from mmseg_margin.errors import did_you_mean
 
-from mmseg_margin.checkpoints import newest_whole_checkpoint
-from mmseg_margin.config_tools import add_hook, as_list, registered_name
-from mmseg_margin.errors import MissingFileError, SettingError
-
-ADDED_METRICS = {
-    'bound': 'MarginBoundMetric',
-    'gap': 'MarginBoundMetric',
-    'cityscapes': 'CityscapesScoresMetric',
-}
-METRIC_CHOICES = ('tail', *ADDED_METRICS)
-PER_CLASS = 'PerClassIoUMetric'
-
-
-def use_amp(cfg: Config) -> None:
-    """Mixed precision with a dynamic loss scale."""
-    wrapper = cfg.optim_wrapper
-    name = registered_name({'type': 'OptimWrapper', **wrapper})
-    if name == 'AmpOptimWrapper':
-        return
-    if name != 'OptimWrapper':
-        raise SettingError(
-            f'--amp works with OptimWrapper, not with {name}: set '
-            "optim_wrapper.type='AmpOptimWrapper' in the config."
-        )
-    wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
+LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
+METRICS = ('tail', 'foreground', 'bound', 'cityscapes')
+CONFIG_HELP = (
+    'config file, or one of an installed package, such as '
+    'mmseg::fcn/NAME.py or mmseg_margin::light/NAME.py'
+)
+# Repeated here, because the modules that define them import torch.
+OBJECTIVE_NAMES = (
+    *('jaccard', 'margin', 'margin-authors', 'ce', 'wce', 'focal', 'wfocal'),
+    *('lovasz', 'dice', 'tversky', 'jml'),
+)
+WEIGHT_METHODS = ('inverse', 'sqrt', 'median', 'effective')
+TTA_MODES = ('flip', 'ms-flip')
+FIT_SPLITS = ('train', 'val')
+FIT_METRICS = ('mIoU', 'mDice')
+FIT_IMAGES = 300
 
 
-def without_validation(cfg: Config) -> None:
-    """Remove the validation from a training."""
-    for key in ('val_cfg', 'val_dataloader', 'val_evaluator'):
-        cfg[key] = None
-    checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
-    checkpoint.pop('save_best', None)
+class ConfigOptions(argparse.Action):
+    """mmengine's ``DictAction``, which is imported where it is needed."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        from mmengine.config import DictAction
+
+        read = DictAction(self.option_strings, self.dest)
+        read(parser, namespace, values, option_string)
 
 
-def scale_learning_rate(cfg: Config) -> None:
-    """Enable mmengine's linear scaling rule."""
-    if not (cfg.get('auto_scale_lr') or {}).get('base_batch_size'):
-        raise SettingError(
-            '--auto-scale-lr needs auto_scale_lr.base_batch_size in the '
-            'config: set it to the batch size of its learning rate.'
-        )
-    cfg.auto_scale_lr.enable = True
+def choice(choices: Sequence[str]) -> dict[str, Any]:
+    """Type and metavar of an argument with few values, with a hint for typos.
 
-
-def resume_training(cfg: Config) -> None:
-    """Resume from the last checkpoint in the work dir, if there is one.
-
-    As in upstream, a ``load_from`` of the config is resumed instead.
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> action = parser.add_argument('--tta', **choice(['flip']))
     """
-    if not cfg.get('load_from'):
-        cfg.load_from = newest_whole_checkpoint(cfg.work_dir)
-        cfg.resume = cfg.load_from is not None
+
+    def check(value: str) -> str:
+        if value not in choices:
+            raise argparse.ArgumentTypeError(
+                f'{value!r} is not one of {", ".join(choices)}.'
+                f'{did_you_mean(value, choices)}'
+            )
+        return value
+
+    return {'type': check, 'metavar': f'{{{",".join(choices)}}}'}
 
 
-def check_test(cfg: Config) -> None:
-    """Raise if the config has no test, or the checkpoint is missing."""
-    if cfg.get('test_dataloader') is None or cfg.get('test_evaluator') is None:
-        raise SettingError(
-            'The config has no test_dataloader or no test_evaluator: add '
-            'them, for example test_dataloader = val_dataloader.'
-        )
-    if '://' not in cfg.load_from and not Path(cfg.load_from).is_file():
-        raise MissingFileError(
-            f'The checkpoint {cfg.load_from} does not exist: give the path '
-            'to a .pth file, for example from the work dir of a training.'
-        )
-
-
-def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
-    """Add metrics to the evaluator of ``val`` or ``test``.
-
-    With any choice IoUMetric also gives the IoU of every class. ``'tail'``
-    adds the mIoU of frequent and rare classes, the others add metrics, and
-    ``'gap'`` also evaluates training images.
-    """
-    if not choices:
-        return
-    metrics = as_list(cfg.get(f'{split}_evaluator'))
-    for metric in metrics:
-        if registered_name(metric) in ('IoUMetric', PER_CLASS):
-            is_tail = 'tail' in choices
-            metric['type'] = 'TailIoUMetric' if is_tail else PER_CLASS
-    for choice, name in ADDED_METRICS.items():
-        if choice in choices and name not in map(registered_name, metrics):
-            metrics.append({'type': name})
-    cfg[f'{split}_evaluator'] = metrics
-    add_hook(cfg, 'TrainingCountsHook')
-    if 'gap' in choices:
-        add_hook(cfg, 'GeneralisationGapHook')
-
-
-def keep_predictions(cfg: Config, output_dir: str) -> None:
-    """Make the first metric that can write predictions write them."""
-    for metric in as_list(cfg.test_evaluator):
-        kind = metric['type']
-        built = METRICS.get(kind) if isinstance(kind, str) else kind
-        parameters = inspect.signature(built.__init__).parameters
-        if issubclass(built, METRICS.get('IoUMetric')) or (
-            'output_dir' in parameters
-        ):
-            metric['output_dir'] = output_dir
-            # By default upstream's CityscapesMetric removes the folder.
-            if 'keep_results' in parameters:
-                metric['keep_results'] = True
-            return
-    raise SettingError(
-        f'--out {output_dir}: no metric in test_evaluator writes predictions; '
-        'add one, for example IoUMetric.'
+def add_config_options(parser: argparse.ArgumentParser) -> None:
+    """Upstream's ``--cfg-options``, and ``--verbose``."""
+    parser.add_argument(
+        '--verbose', action='store_true', help='show the whole log'
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=ConfigOptions,
+        metavar='KEY=VALUE',
+        help='settings of the config to override',
     )
 
 
-def show_predictions(
-    cfg: Config, show: bool, show_dir: str | None, wait_time: float
-) -> None:
-    """Make upstream's visualisation hook draw every prediction."""
-    hook = (cfg.get('default_hooks') or {}).get('visualization')
-    if hook is None:
-        raise SettingError(
-            '--show and --show-dir need default_hooks.visualization='
-            "dict(type='SegVisualizationHook') in the config."
-        )
-    hook['draw'] = True
-    if show:
-        hook.update(show=True, wait_time=wait_time)
-    if show_dir:
-        cfg.visualizer['save_dir'] = show_dir
+def add_runner_arguments(parser: argparse.ArgumentParser) -> None:
+    """Upstream's arguments that training and testing have in common."""
+    parser.add_argument(
+        '--work-dir', help='folder of logs, checkpoints and results'
+    )
+    add_config_options(parser)
+    parser.add_argument(
+        '--launcher',
+        default='none',
+        help='job launcher',
+        **choice(LAUNCHERS),
+    )
+    # torchrun passes the second spelling.
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
+
+
+def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
+    """``--metrics``, for training and testing."""
+    parser.add_argument(
+        '--metrics',
+        nargs='+',
+        default=[],
+        help='measure more than the config does, and the IoU of every class: '
+        'mIoU of frequent and rare classes; mIoU without the background; the '
+        'IoU bound; the four scores of Cityscapes',
+        **choice(METRICS),
+    )

@@ -3,32 +3,58 @@
 import inspect
 import os
 from argparse import Namespace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.dist import is_main_process
-from mmengine.logging import print_log
 from mmengine.runner import Runner
 from mmseg.registry import DATASETS, RUNNERS
 
+from mmseg_margin import registration  # noqa: F401  (registers everything)
+from mmseg_margin.compat import PACKAGE, apply_patches, packed_folder
 from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import MissingFileError, SettingError, did_you_mean
 
-from .progress import ProgressHook
-from .ranks import join_ranks
+from .ranks import join_ranks_on_cpu
+from .resuming import ObjectiveHook
+from .screen import QuietRunner, hide_upstream_messages
 
 # The name in mmcv's registry and the name of the class.
 SYNC_BN = ('SyncBN', 'SyncBatchNorm')
 
 
-def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
-    """Read a config, its ``mmseg::`` bases included, and override it."""
-    if not Path(path).is_file():
+def config_path(config: str) -> Path:
+    """The file of a path or of ``package::path``, as in ``_base_``."""
+    package, scope, name = config.rpartition('::')
+    if not scope:
+        return Path(config)
+    if package == PACKAGE.name:
+        return packed_folder('configs') / name
+    found = find_spec(package) if package.isidentifier() else None
+    if found is None or not found.submodule_search_locations:
+        raise SettingError(
+            f'The config {config} names no installed package.'
+            f'{did_you_mean(package, ("mmseg", PACKAGE.name))}'
+        )
+    return Path(found.submodule_search_locations[0], '.mim', 'configs', name)
+
+
+def load_config(
+    config: str,
+    options: dict[str, Any] | None = None,
+    is_verbose: bool = False,
+) -> Config:
+    """Read a config, ``mmseg::`` and its bases included, and override it."""
+    apply_patches()
+    if not is_verbose:
+        hide_upstream_messages()
+    path = config_path(config)
+    if not path.is_file():
         raise MissingFileError(
             f'The config {path} does not exist: give the path to a config '
-            'file.'
+            'file, or package::path.'
         )
     try:
         cfg = Config.fromfile(path)
@@ -51,7 +77,7 @@ def open_config(args: Namespace) -> Config:
     The work dir is given by the flag, the config or the config's file name.
     """
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    cfg = load_config(args.config, args.cfg_options)
+    cfg = load_config(args.config, args.cfg_options, args.verbose)
     cfg.launcher = args.launcher
     default = os.path.join('work_dirs', Path(args.config).stem)
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or default
@@ -80,21 +106,19 @@ def _check_local(dataset: ConfigDict, key: str) -> None:
     prefixes = dataset.get('data_prefix') or {}
     for name, prefix in prefixes.items():
         folder = os.path.join(root, prefix or '')
-        exists = os.path.isdir(folder)
-        if not exists or not any(os.scandir(folder)):
+        if not os.path.isdir(folder) or not any(os.scandir(folder)):
             raise MissingFileError(
-                f'The data set folder {folder} '
-                f'{"is empty" if exists else "does not exist"}: put the files '
-                f'there, or correct data_prefix.{name} of the data set.'
+                f'The data set folder {folder} does not exist or is empty: '
+                f'put the files there, or correct data_prefix.{name} of the '
+                'data set.'
             )
-    if dataset.get('ann_file'):
-        listing = os.path.join(root, dataset['ann_file'])
-        if not os.path.exists(listing):
-            raise MissingFileError(
-                f'The list of images {listing} does not exist: put it there, '
-                'or correct ann_file of the data set.'
-            )
-    elif prefixes.get('img_path'):
+    listing = dataset.get('ann_file')
+    if listing and not os.path.exists(os.path.join(root, listing)):
+        raise MissingFileError(
+            f'The list of images {listing} does not exist in {root}: put it '
+            'there, or correct ann_file of the data set.'
+        )
+    if not listing and prefixes.get('img_path'):
         _check_suffix(dataset, os.path.join(root, prefixes['img_path']))
 
 
@@ -117,7 +141,7 @@ def prepare_for_device(cfg: Config) -> None:
     """Without CUDA, open the process group and replace what needs CUDA."""
     if torch.cuda.is_available():
         return  # the runner opens the process group
-    join_ranks(cfg)
+    join_ranks_on_cpu(cfg)
     changes = []
     for node in nodes(cfg.model):
         if 'type' in node and registered_name(node) in SYNC_BN:
@@ -139,16 +163,18 @@ def prepare_for_device(cfg: Config) -> None:
         )
         changes.append('the ranks communicate through gloo')
     if changes and os.environ.get('RANK', '0') == '0':
-        print_log(
+        print(
             'No CUDA device was found, so everything runs on the CPU: '
             f'{", ".join(changes)}.'
         )
 
 
-def build_runner(cfg: Config, is_verbose: bool = True) -> Runner:
+def build_runner(cfg: Config, is_verbose: bool = False) -> Runner:
     """The runner of a config, of the config's ``runner_type`` if given."""
-    make = RUNNERS.build if 'runner_type' in cfg else Runner.from_cfg
-    runner = make(cfg)
-    if not is_verbose and is_main_process():
-        runner.register_hook(ProgressHook())
+    apply_patches()
+    if 'runner_type' in cfg:
+        runner = RUNNERS.build(cfg)
+    else:
+        runner = (Runner if is_verbose else QuietRunner).from_cfg(cfg)
+    runner.register_hook(ObjectiveHook())
     return runner

@@ -76,15 +76,19 @@ def own_images(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def predict_rows(
-    model: nn.Module, samples: Iterable[dict[str, Any]], palette: Palette
+    models: Sequence[nn.Module],
+    samples: Iterable[dict[str, Any]],
+    palette: Palette,
 ) -> Iterator[tuple[Image, ...]]:
-    """RGB images (H, W, 3): image, prediction and, if known, labels."""
+    """RGB images (H, W, 3): image, predictions and, if known, labels."""
     load_image = TRANSFORMS.build(dict(type='LoadImageFromFile'))
     for sample in samples:
         image = load_image(dict(sample))['img']
-        result = inference_model(model, sample['img_path'])
-        labels = result.pred_sem_seg.data[0].cpu().numpy().astype(np.uint8)
-        row = [np.ascontiguousarray(image[..., ::-1]), paint(labels, palette)]
+        row = [np.ascontiguousarray(image[..., ::-1])]
+        for model in models:
+            result = inference_model(model, sample['img_path'])
+            labels = result.pred_sem_seg.data[0].cpu().numpy()
+            row.append(paint(labels.astype(np.uint8), palette))
         if 'gt_seg_map' in sample:
             row.append(paint(sample['gt_seg_map'], palette))
         yield tuple(row)
@@ -95,6 +99,17 @@ def paint(labels: Image, palette: Palette) -> Image:
     colours = np.full((256, 3), 255, dtype=np.uint8)
     colours[: len(palette)] = palette
     return colours[labels]
+
+
+def titles_of(checkpoints: Sequence[str]) -> list[str]:
+    """Names of the files, with their folders if the names are the same."""
+    if len(checkpoints) == 1:
+        return ['prediction']
+    names = [Path(path).name for path in checkpoints]
+    if len(set(names)) < len(names):
+        folders = [Path(path).parent.name for path in checkpoints]
+        names = ['/'.join(pair) for pair in zip(folders, names, strict=True)]
+    return [drawable(name) for name in names]
 
 
 def free_path(path: Path) -> Path:

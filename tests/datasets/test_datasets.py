@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mmengine.config import Config
-from mmseg.registry import DATASETS
+from mmseg.registry import DATASETS, TRANSFORMS
 
 from mmseg_margin.datasets import CamVidDataset
-from mmseg_margin.errors import MissingFileError
+from mmseg_margin.errors import MissingFileError, SettingError
 from tests.layouts import write_image, write_label
 
 ROOT = Path(__file__).parents[2]
@@ -69,3 +69,30 @@ def test_configs_read_the_real_data_sets(
     if listed.is_file():
         found = list(dataset.metainfo['classes'])
         assert found == json.loads(listed.read_text())
+
+
+def load(path, mapping, **info):
+    """A label with the loading transform of a config."""
+    transform = TRANSFORMS.build(
+        {'type': 'mmseg.LoadMappedAnnotations', 'mapping': mapping}
+    )
+    info = {'reduce_zero_label': False, **info, 'seg_fields': []}
+    results = transform({'seg_map_path': str(path), **info})
+    assert results['seg_fields'] == ['gt_seg_map']
+    assert results['gt_seg_map'].dtype == np.uint8
+    return results['gt_seg_map'].ravel().tolist()
+
+
+def test_labels_are_mapped_before_everything_else(tmp_path):
+    path = tmp_path / 'label.png'
+    write_label(path, np.array([[0, 1, 2], [7, 254, 255]], np.uint8))
+    mapping = {255: 1, 7: 0}
+    assert load(path, mapping) == [0, 1, 2, 0, 254, 1]
+    # The keys are strings in a config that was written and read again.
+    assert load(path, {'255': 1, '7': 0}) == [0, 1, 2, 0, 254, 1]
+    reduced = load(path, mapping, reduce_zero_label=True)
+    assert reduced == [255, 0, 1, 255, 253, 0]
+    swapped = load(path, mapping, label_map={0: 1, 1: 0, 2: 255})
+    assert swapped == [1, 0, 255, 1, 254, 0]
+    with pytest.raises(SettingError, match='mapping'):
+        load(path, {-1: 255})

@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from mmseg.datasets import CityscapesDataset
 from PIL import Image
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import CityscapesScoresMetric
 from tests.commands import output_of_python
 from tests.evaluation.fakes import LABEL_IDS
@@ -65,14 +67,24 @@ def test_equal_to_the_official_command(cityscapes, tmp_path):
     assert settings == before  # those of cityscapesscripts are left alone
 
 
-def test_missing_files_and_those_of_another_data_set_are_named(tmp_path):
-    path = tmp_path / 'a_gtFine_labelTrainIds.png'
+def test_classes_are_known_by_their_names(cityscapes):
+    """In any order a perfect prediction is perfect."""
+    classes = CityscapesDataset.METAINFO['classes'][::-1]
     metric = CityscapesScoresMetric()
-    samples = [sample(path, np.zeros((4, 4), int))]
-    with pytest.raises(FileNotFoundError, match='needs a_gtFine_labelIds'):
+    metric.dataset_meta = {'classes': classes}
+    for path in sorted(cityscapes.glob('gtFine/val/*/*_labelTrainIds.png')):
+        label = np.array(Image.open(path))
+        metric.process({}, [sample(path, np.where(label < 19, 18 - label, 0))])
+    assert set(metric.evaluate(3).values()) == {100}
+    assert metric.label_ids(classes)[:2].tolist() == [33, 32]
+
+
+def test_unusable_input_is_explained(tmp_path):
+    metric = CityscapesScoresMetric()
+    samples = [sample(tmp_path / 'a_labelTrainIds.png', np.zeros((4, 4), int))]
+    with pytest.raises(FileNotFoundError, match='labelIds'):
         metric.process({}, samples)
-    truth = Image.fromarray(np.full((4, 4), 200, np.uint8))
-    for kind in ('labelIds', 'instanceIds'):
-        truth.save(tmp_path / f'a_gtFine_{kind}.png')
-    with pytest.raises(ValueError, match='Label 200 is not an id'):
-        metric.process({}, samples)
+    for name in ('lane', 'license plate'):
+        metric.dataset_meta = {'classes': ('road', name)}
+        with pytest.raises(SettingError, match=name):
+            metric.process({}, samples)

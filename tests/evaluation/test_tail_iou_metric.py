@@ -1,4 +1,4 @@
-"""Head, middle and tail beside upstream's figures."""
+"""Groups of classes beside upstream's metrics."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from mmseg.evaluation import IoUMetric
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import (
     PerClassIoUMetric,
     TailIoUMetric,
     split_by_frequency,
 )
 
-CLASSES = tuple('abcde')
+CLASSES = ('background', 'b', 'c', 'd', 'e')
 COUNTS = [10, 500, 0, 70, 30]
 
 
@@ -36,7 +37,6 @@ def evaluate(metric, seed=0):
     [
         ([3], (0, 1, 0)),
         ([3, 1], (1, 0, 1)),
-        (range(4), (1, 2, 1)),
         (range(5), (2, 1, 2)),
         (range(19), (6, 7, 6)),
         (range(150), (50, 50, 50)),
@@ -49,31 +49,41 @@ def test_every_class_is_in_one_third(counts, sizes):
     assert sorted(members) == list(range(len(counts)))
 
 
-def class_iou(results):
+def iou_of(results):
     """IoU of each class in percent, from the areas of each image."""
     intersect, union = (sum(areas[i] for areas in results) for i in (0, 1))
     return (100 * intersect / union).numpy()
 
 
-def test_adds_thirds_to_upstreams_figures_and_names_their_classes(logged):
-    ours, results = evaluate(TailIoUMetric(class_counts=COUNTS))
+def test_adds_groups_to_upstreams_metrics_and_names_their_classes(logged):
+    settings = {'class_counts': COUNTS, 'exclude': ['background']}
+    ours, results = evaluate(TailIoUMetric(**settings))
     upstream, _ = evaluate(IoUMetric())
     assert {key: ours[key] for key in upstream} == upstream
-    iou = class_iou(results)
-    # Ranked by training pixels.
-    thirds = {'head': [1, 3], 'middle': [4], 'tail': [0, 2]}
-    for third, members in thirds.items():
-        mean = ours[f'mIoU_{third}']
+    iou = iou_of(results)
+    # Thirds are ranked by training pixels.
+    groups = {'head': [1, 3], 'middle': [4], 'tail': [0, 2]}
+    groups['foreground'] = [1, 2, 3, 4]
+    for group, members in groups.items():
+        mean = ours[f'mIoU_{group}']
         assert mean == pytest.approx(iou[members].mean(), abs=0.006)
         names = ', '.join(CLASSES[k] for k in members)
-        assert f'mIoU_{third} {mean:.2f}: {names}' in logged.text
+        assert f'mIoU_{group} {mean:.2f}: {names}' in logged.text
+
+
+def test_the_foreground_excludes_any_classes_of_the_data_set():
+    found, results = evaluate(PerClassIoUMetric(exclude=('c', 'background')))
+    mean = pytest.approx(iou_of(results)[[1, 3, 4]].mean(), abs=0.006)
+    assert found['mIoU_foreground'] == mean
+    with pytest.raises(SettingError, match='void'):
+        evaluate(PerClassIoUMetric(exclude='void'))
 
 
 def test_every_class_has_a_scalar():
     """Except a class that is neither labelled nor predicted."""
     metric = PerClassIoUMetric()
     found, results = evaluate(metric)
-    for name, iou in zip(CLASSES, class_iou(results), strict=True):
+    for name, iou in zip(CLASSES, iou_of(results), strict=True):
         assert found[f'IoU/{name}'] == pytest.approx(float(iou), abs=0.006)
     metric.dataset_meta = {'classes': (*CLASSES, 'absent')}
     padded = [[F.pad(area, (0, 1)) for area in areas] for areas in results]

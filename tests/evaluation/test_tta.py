@@ -12,7 +12,7 @@ from mmseg.models import SegTTAModel
 from mmseg.registry import DATASETS, MODELS
 
 from mmseg_margin.evaluation import tta_pipeline, use_tta
-from mmseg_margin.evaluation.tta import RATIOS, without_annotations
+from mmseg_margin.evaluation.tta import RATIOS
 from tests.evaluation.fakes import write_checkpoint
 
 UPSTREAM_WITHOUT_TTA = ('pascal_context', 'synapse', 'cityscapes_769x769')
@@ -39,17 +39,6 @@ def predict(cfg: Config, checkpoint, tta_model=None):
 
 def kinds(pipeline: list) -> list:
     return [step['type'] for step in pipeline]
-
-
-def test_annotations_leave_plain_and_nested_pipelines(cfg):
-    plain = cfg.test_dataloader.dataset.pipeline
-    plain.insert(1, {'type': 'LoadBiomedicalAnnotation'})
-    plain = without_annotations(plain)
-    nested = without_annotations(cfg.tta_pipeline)
-    assert kinds(plain) == ['LoadImageFromFile', 'Resize', 'PackSegInputs']
-    assert 'LoadAnnotations' not in str(nested)
-    assert len(nested[1]['transforms']) == 3
-    assert 'LoadAnnotations' in str(cfg.tta_pipeline)
 
 
 @pytest.mark.parametrize('base', UPSTREAM_WITHOUT_TTA)
@@ -84,7 +73,7 @@ def test_views_are_multiples_of_the_test_size():
     resizes = tta_pipeline([LOAD, PACK], 'ms-flip')[1]['transforms'][0]
     assert [step['scale_factor'] for step in resizes] == list(RATIOS)
     assert len(tta_pipeline([LOAD, PACK], 'flip')[1]['transforms']) == 2
-    with pytest.raises(ValueError, match="tta='rotate' is not one of"):
+    with pytest.raises(ValueError, match='rotate'):
         tta_pipeline([LOAD, PACK], 'rotate')
 
 

@@ -74,12 +74,14 @@ def make_runner(
     hook: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
     max_iters: int = 2,
-    loader: str = 'LoadAnnotations',
+    loader: str | dict[str, Any] = 'LoadAnnotations',
     validation: Path | None = None,
     **kwargs: Any,
 ) -> Runner:
     """A Runner for two iterations; ``model`` replaces parts of the model."""
-    pipeline = (PLAIN[0], {'type': loader}, PLAIN[2])
+    if isinstance(loader, str):
+        loader = {'type': loader}
+    pipeline = (PLAIN[0], loader, PLAIN[2])
     config = training_config(root, work_dir, max_iters, pipeline)
     config.pop('custom_imports')
     if validation is not None:

@@ -3,7 +3,7 @@
 import pytest
 from mmengine.registry import init_default_scope
 
-from mmseg_margin.stats import scan
+from mmseg_margin.stats.label_files import Annotation
 from tests.stats.builders import count_pixel_by_pixel, open_set, write_set
 
 
@@ -28,11 +28,11 @@ def counts(root):
 def labels_read(monkeypatch):
     """The labels that were scanned."""
     read = []
-    scan_label = scan._scan_label
+    load = Annotation.load
 
-    def scan_and_note(annotation, *args):
+    def load_and_note(annotation):
         read.append(annotation.label_path)
-        scan_label(annotation, *args)
+        return load(annotation)
 
-    monkeypatch.setattr(scan, '_scan_label', scan_and_note)
+    monkeypatch.setattr(Annotation, 'load', load_and_note)
     return read

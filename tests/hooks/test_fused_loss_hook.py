@@ -3,11 +3,10 @@
 import copy
 import pickle
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 import torch
-from mmengine.logging import MessageHub
+from mmengine.logging import MMLogger
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -47,11 +46,8 @@ def fuse(*configs):
     heads = nn.ModuleList(
         MODELS.build(x) if isinstance(x, dict) else x for x in configs
     )
-    runner = SimpleNamespace(
-        model=nn.ModuleDict({'decode_head': heads}),
-        message_hub=MessageHub.get_instance('fused'),
-    )
-    FusedLossHook().before_train(runner)
+    model = nn.ModuleDict({'decode_head': heads})
+    FusedLossHook().before_train(SimpleNamespace(model=model))
     return heads
 
 
@@ -113,7 +109,7 @@ def test_the_losses_are_read_in_every_step(batch):
     before = log_and_gradient(fused, *batch)['loss_ce']
     fused.loss_decode.loss_weight = 0.5
     close(log_and_gradient(fused, *batch)['loss_ce'], before / 2)
-    for loss in (MARGIN, {'type': 'DiceLoss'}):
+    for loss in (MARGIN, {'type': 'RegionLoss'}):
         fused.loss_decode = MODELS.build(loss)
         expected = log_and_gradient(MODELS.build(head(loss)), *batch)
         close(log_and_gradient(fused, *batch), expected)
@@ -122,33 +118,70 @@ def test_the_losses_are_read_in_every_step(batch):
     assert 'loss_by_feat' not in vars(again)
 
 
-def test_cross_entropy_of_few_scores_stays_mmsegs(batch, monkeypatch):
-    """It is quicker there."""
-    monkeypatch.setattr(fused_stage, 'STOCK_BELOW', 2**16)
-    monkeypatch.setattr(fused_stage, 'fused_loss', None)
+def mine(*_):
+    """A loss stage, or a forward hook, of the user's own."""
+
+
+def with_own(place):
+    """A head with something that a fused stage would leave out."""
+    module = MODELS.build(head(CE))
+    if place in ('loss_by_feat', '_stack_batch_gt'):
+        setattr(module, place, mine)
+    elif place == 'forward':
+        module.loss_decode.forward = mine
+    else:
+        getattr(module.loss_decode, f'register_{place}')(mine)
+    return module
+
+
+UNSERVED = [
+    ('samples pixels', head(CE, sampler={'type': 'OHEMPixelSampler'})),
+    ('trained with RegionLoss', head([CE, {'type': 'RegionLoss'}])),
+    ('trained with Margin', head({**MARGIN, 'reduction': 'none'})),
+    ('no softmax', head({**CE, 'use_sigmoid': True})),
+    ('one channel', head(CE, num_classes=2, out_channels=1)),
+    ('stage of its own', head(CE, type='STDCHead')),
+    ('stage of its own', with_own('loss_by_feat')),
+    ('stage of its own', with_own('_stack_batch_gt')),
+    ('has hooks or a forward', with_own('forward_hook')),
+    ('has hooks or a forward', with_own('forward_pre_hook')),
+    ('has hooks or a forward', with_own('full_backward_hook')),
+    ('has hooks or a forward', with_own('forward')),
+]
+
+
+def test_all_others_keep_their_stage(caplog):
+    logger = MMLogger.get_current_instance()
+    logger.setLevel('INFO')
+    logger.addHandler(caplog.handler)
+    heads = fuse(*(module for _, module in UNSERVED), head(CE))
+    logger.removeHandler(caplog.handler)
+    said = caplog.text.split('decode_head.')
+    assert 'fused' in said[1]
+    for (reason, _), sentence in zip(UNSERVED, said[2:], strict=True):
+        assert reason in sentence
+    before = [dict(vars(module)) for module in heads]
+    FusedLossHook().after_train(
+        SimpleNamespace(model=nn.ModuleDict({'decode_head': heads}))
+    )
+    fused = before[-1].pop('loss_by_feat')
+    assert fused.func is fused_stage.fused_loss_by_feat
+    assert [vars(module) for module in heads] == before
+
+
+def test_a_hook_of_a_loss_is_called_from_the_next_step_on(batch):
     (fused,) = fuse(head(CE))
-    assert log_and_gradient(fused, *batch)['loss_ce'] > 0
+    calls = []
+    fused.loss_decode.register_forward_hook(lambda *_: calls.append(1))
+    log_and_gradient(fused, *batch)
+    assert calls == [1]
 
 
-UNSERVED = {
-    'samples pixels': head(CE, sampler={'type': 'OHEMPixelSampler'}),
-    'trained with DiceLoss': head([CE, {'type': 'DiceLoss'}]),
-    'trained with CrossEntropyLoss': head({**CE, 'use_sigmoid': True}),
-    'trained with MarginCalib': head({**MARGIN, 'reduction': 'none'}),
-    'one channel': head(CE, num_classes=2, out_channels=1),
-    'a loss stage of its own': head(CE, type='STDCHead'),
-}
-
-
-def test_all_others_keep_mmsegs_stage(monkeypatch):
-    log = Mock()
-    monkeypatch.setattr('mmseg_margin.hooks.fused_loss_hook.print_log', log)
-    heads = fuse(*UNSERVED.values(), head(CE))
-    fused = ['loss_by_feat' in vars(module) for module in heads]
-    assert fused == [False] * len(UNSERVED) + [True]
-    log.assert_called_once()
-    for said in (*UNSERVED, 'decode_head.6: fused'):
-        assert said in log.call_args.args[0]
+def test_no_module_is_built_in_a_step(batch, monkeypatch):
+    (fused,) = fuse(head({**CE, 'class_weight': WEIGHTS}))
+    first = log_and_gradient(fused, *batch)
+    monkeypatch.setattr(nn.Module, '__init__', None)
+    close(log_and_gradient(fused, *batch), first, rtol=0, atol=0)
 
 
 def small_config(root, work_dir, fused):

@@ -117,18 +117,30 @@ def test_on_two_ranks(root, tmp_path):
 
 
 def test_a_config_gets_another_objective(root, tmp_path):
-    """Mistakes are said before anything is built."""
     cfg = plain_config(root, tmp_path)
     cfg.custom_hooks = [{'type': SwapLossHook, 'heads': 'auxiliary_head'}]
     set_objective(cfg, 'ce')
-    (hook,) = cfg.custom_hooks
-    assert (hook.loss, hook.heads) == ('ce', None)
-    with pytest.raises(SettingError, match="'margins' is not known"):
-        SwapLossHook('margins')
-    with pytest.raises(SettingError, match="tau='abc'"):
-        set_objective(cfg, 'margin:tau=abc')
-    with pytest.raises(SettingError, match='no auxiliary_head'):
-        set_objective(cfg, 'margin', heads='auxiliary_head')
-    cfg.model.decode_head.type = 'MaskFormerHead'
-    with pytest.raises(SettingError, match='assigns masks to queries'):
-        set_objective(cfg, 'margin')
+    swap, stats = cfg.custom_hooks
+    assert (swap.loss, swap.heads) == ('ce', None)
+    assert stats.type == 'ClassStatsHook'
+
+
+@pytest.mark.parametrize(
+    ('objective', 'heads', 'word'),
+    [
+        ('margin:tau=abc', None, 'tau'),
+        ('', None, 'not known'),
+        ('margin', 'auxiliary_head', 'no auxiliary_head'),
+        ('ce:class_weight=[1,2]', None, '4 classes'),
+    ],
+)
+def test_mistakes_are_named_before_the_first_step(
+    root, tmp_path, objective, heads, word
+):
+    def start():
+        cfg = plain_config(root, tmp_path)
+        set_objective(cfg, objective, heads)
+        Runner.from_cfg(cfg).train()
+
+    with pytest.raises(SettingError, match=word):
+        start()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from mmseg.models.losses import CrossEntropyLoss
 
-from mmseg_margin.losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
+from mmseg_margin.losses import WeightedCrossEntropyLoss
 from tests.losses.builders import GAMMA, WEIGHTS, build
 
 
@@ -34,8 +34,3 @@ def test_it_is_mmsegs_loss_where_that_works(batch, ignore_index):
     expected = theirs(scores, labels, ignore_index=ignore_index)
     actual = ours(scores, labels, ignore_index=ignore_index)
     torch.testing.assert_close(actual, expected)
-
-
-def test_a_negative_power_is_refused():
-    with pytest.raises(ValueError, match='gamma=-1'):
-        SoftmaxFocalLoss(gamma=-1)

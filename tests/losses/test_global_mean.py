@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 import torch
 from mmengine.hooks import Hook
-from torch import distributed, nn
+from torch import distributed
 
 from tests.hooks.builders import ON_CPU
-from tests.losses.builders import margin
 from tests.processes import run_ranks
 from tests.small_training import train, training_config
 from tests.stats.builders import write_label_file, write_set
 
-COUNTS = [900, 80, 15, 5]
 close = torch.testing.assert_close
 
 
@@ -78,47 +76,3 @@ def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, loss):
     for weights, _, buffers in ranks:
         close(weights, whole[0], rtol=0, atol=1e-4)
         close(buffers, whole[2], rtol=0, atol=0)
-
-
-def results_of(batches, every_setting):
-    """Loss and gradients of a rank's part of each batch, averaged by DDP."""
-    rank, size = distributed.get_rank(), distributed.get_world_size()
-    results = []
-    for scores, labels in batches:
-        for settings in every_setting:
-            torch.manual_seed(0)
-            model = nn.Conv2d(3, 4, 1)
-            loss = margin(class_counts=COUNTS, **settings)
-            value = loss(model(scores[rank::size]), labels[rank::size])
-            value.backward()
-            parts = [value.detach(), model.weight.grad, model.bias.grad]
-            for part in parts:
-                distributed.all_reduce(part)
-                part /= size
-            results.append(parts)
-    return results
-
-
-def test_it_is_the_mean_over_all_pixels_and_the_default_is_not(tmp_path):
-    """Also if one of the ranks has no labels at all."""
-    torch.manual_seed(1)
-    batches = []
-    for ignored_rows in (3, 4):
-        labels = torch.randint(0, 4, (2, 4, 4))
-        labels[0, :ignored_rows] = 255
-        batches.append((torch.randn(2, 3, 4, 4), labels))
-    local = [{}, {'class_weight': [1.0, 2.0, 3.0, 4.0]}]
-    every = [*local, *({**x, 'global_mean': True} for x in local)]
-    (whole,), (first, second) = (
-        run_ranks(size, results_of, tmp_path / str(size), batches, every)
-        for size in (1, 2)
-    )
-    close(second, first, rtol=0, atol=0)
-    for i in (0, 4):  # the first result of each batch
-        for split, alone in zip(
-            first[i : i + 2], whole[i : i + 2], strict=True
-        ):
-            assert not torch.allclose(split[1], alone[1], rtol=1e-2)
-        close(first[i + 2 : i + 4], whole[i : i + 2])
-        # On one process the setting changes nothing.
-        close(whole[i + 2 : i + 4], whole[i : i + 2], rtol=0, atol=0)

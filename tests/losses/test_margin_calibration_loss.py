@@ -8,6 +8,7 @@ import torch
 from mmengine.logging import MMLogger
 
 from mmseg_margin import ClassStats, MarginCalibrationLoss
+from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import (
     MarginSettings,
     OffsetSettings,
@@ -18,6 +19,8 @@ from mmseg_margin.losses.margin_calibration_loss import expand_preset
 from tests.functional.builders import slow_margin_loss
 from tests.losses.builders import COUNTS, STATS
 from tests.losses.builders import margin as build
+from tests.small_training import CLASSES, train, training_config
+from tests.stats.builders import write_set
 
 
 @pytest.mark.parametrize('tau', [1.0, 30.0])
@@ -64,23 +67,25 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
     build(class_counts=[90_000, 5], largest_offset=0.4)
     assert 'margin-offset' not in caplog.text
     build(class_counts=[90_000, 5])
-    logger.removeHandler(caplog.handler)
     assert 'class 1 is 600' in caplog.text
+    loss = build(class_counts=[90_000, 0, 9_000])
+    logger.removeHandler(caplog.handler)
+    assert 'no pixel of class 1' in caplog.text
+    assert loss.rho_0k[1] == 0
 
 
 @pytest.mark.parametrize(
-    ('kwargs', 'message'),
+    ('kwargs', 'word'),
     [
-        ({'class_counts': [5, 0]}, 'no labelled pixel'),
+        ({'class_counts': [5, 0], 'absent_class': 'error'}, 'no labelled'),
         ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
-        ({'preset': 'best'}, 'is not one of paper, authors'),
-        ({'preset': 'recommended'}, "take dict.type='JaccardLoss'., or the"),
-        ({'taus': 5.0}, "no setting 'taus': it has preset, class_counts"),
-        ({'form': 'target'}, "no setting 'form'"),
+        ({'preset': 'best'}, 'paper, authors'),
+        ({'taus': 5.0}, 'Did you mean tau'),
+        ({'form': 'target'}, 'form'),
     ],
 )
-def test_bad_settings(kwargs, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_settings(kwargs, word):
+    with pytest.raises(ValueError, match=word):
         MarginCalibrationLoss(**kwargs)
 
 
@@ -98,3 +103,19 @@ def test_where_counts_come_from(batch, tmp_path):
         loss = build(class_counts=counts)
         loss.set_class_stats(other)
         assert torch.allclose(loss(*batch), expected) == (counts is not None)
+
+
+@pytest.mark.parametrize('hook', [[], [{'type': 'ClassStatsHook'}]])
+def test_a_statistics_file_of_other_classes_is_refused(tmp_path, hook):
+    """Else the most frequent class gets the offset of the rarest."""
+    root, path = write_set(tmp_path / 'data'), tmp_path / 'stats.json'
+    for classes in (CLASSES, CLASSES[::-1]):
+        ClassStats(list(classes), *[[9, 8, 7, 6]] * 3).to_json(path)
+        loss = {'class_counts': str(path)}
+        cfg = training_config(root, tmp_path / 'w', 1, loss=loss)
+        cfg.custom_hooks = hook
+        if classes == CLASSES:
+            train(cfg)
+            continue
+        with pytest.raises(SettingError, match="has 'car' where"):
+            train(cfg)

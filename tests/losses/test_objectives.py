@@ -3,32 +3,55 @@
 import pytest
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.losses import JaccardLoss, MarginCalibrationLoss
+from mmseg_margin.hooks import SwapLossHook
 from mmseg_margin.losses.objectives import (
     OBJECTIVES,
     build_loss,
+    losses_of_config,
     parse_objective,
-    try_loss,
 )
+
+CE = {'type': 'CrossEntropyLoss'}
 
 
 def test_a_name_alone_is_the_objective():
     for name, loss in OBJECTIVES.items():
         assert parse_objective(name) == parse_objective(loss) == [loss]
-    paper, ours = (build_loss(OBJECTIVES[x]) for x in ('margin', 'jaccard'))
-    assert type(paper) is MarginCalibrationLoss
-    assert type(ours) is JaccardLoss
+    needed = {
+        name
+        for name, term in OBJECTIVES.items()
+        if getattr(build_loss(term), 'needs_statistics', False)
+    }
+    assert needed == {'margin', 'margin-authors', 'wce', 'wfocal'}
 
 
-def test_settings_are_numbers_words_or_lists():
-    margin = dict(OBJECTIVES['margin'])
-    (loss,) = parse_objective('margin:tau=20,class_weight=[1,2.5],log_base=e')
-    given = {'tau': 20, 'class_weight': [1, 2.5], 'log_base': 'e'}
-    assert loss == margin | given
-    (loss,) = parse_objective('margin:2,tau=1e+3,class_weight=None')
-    given = {'loss_weight': 2, 'tau': 1000.0, 'class_weight': None}
-    assert loss == margin | given
-    assert OBJECTIVES['margin'] == margin
+def test_the_hook_without_an_argument_is_jaccard():
+    jaccard = parse_objective('jaccard')
+    assert SwapLossHook().terms == jaccard
+    hooks = [{'type': 'ClassStatsHook'}, {'type': 'SwapLossHook'}]
+    assert losses_of_config({'custom_hooks': hooks}) == jaccard
+    hooks[1]['loss'] = 'ce'
+    assert losses_of_config({'custom_hooks': hooks}) == [CE]
+
+
+@pytest.mark.parametrize(
+    ('text', 'settings'),
+    [
+        ('margin:tau=20,log_base=e', {'tau': 20, 'log_base': 'e'}),
+        ('margin:2,tau=1e+3', {'loss_weight': 2, 'tau': 1000.0}),
+        ('margin:class_weight=[1,2.5]', {'class_weight': [1, 2.5]}),
+        ('margin:class_weight=None', {'class_weight': None}),
+        ('wce:class_weight=none', {'class_weight': None}),
+        ('ce:use_sigmoid=false', {'use_sigmoid': False}),
+        ('ce:avg_non_ignore=True', {'avg_non_ignore': True}),
+        ('lovasz:reduction=none', {'reduction': 'none'}),
+    ],
+)
+def test_settings_are_read_as_in_cfg_options(text, settings):
+    name = text.partition(':')[0]
+    before = dict(OBJECTIVES[name])
+    assert parse_objective(text) == [before | settings]
+    assert OBJECTIVES[name] == before
 
 
 def test_a_sum_shows_every_term_in_the_log():
@@ -39,36 +62,43 @@ def test_a_sum_shows_every_term_in_the_log():
     assert parse_objective(terms) == terms
 
 
-def test_which_objectives_need_statistics():
-    needed = {
-        name
-        for name, term in OBJECTIVES.items()
-        if getattr(try_loss(term), 'needs_statistics', False)
-    }
-    assert needed == {'margin', 'margin-authors', 'wce', 'wfocal'}
-
-
 @pytest.mark.parametrize(
-    ('objective', 'message'),
+    ('objective', 'word'),
     [
-        ('margins', "'margins' is not known: take one of jaccard, margin"),
-        ('margin-paper', 'margin-paper is now called margin'),
-        ('margin:preset=recommended', 'the objective jaccard'),
-        ('ce+magic', r"'ce\+magic' is not known"),
-        ('margin:tau', 'without a value: write NAME:weight,key=value'),
+        ('jacard', 'Did you mean jaccard'),
+        ('ce+magic', "'magic' is not known"),
+        ('', "'' is not known"),
+        ([], 'no terms'),
+        (None, 'no terms'),
+        ('margin:tau', 'without a value'),
         ('ce:loss_name=loss_x,0.5', 'without a value'),
-        ('margin:teu=3', "no setting 'teu': it has preset"),
-        ('focal:beta=1', "SoftmaxFocalLoss has no setting 'beta'"),
-        ('ce:tau=1', "CrossEntropyLoss has no setting 'tau'"),
-        ('margin:tau=abc', "tau='abc'"),
-        ('margin:log_base=bogus', "log_base='bogus'"),
-        ('lovasz:reduction=bogus', 'LovaszLoss cannot work with'),
-        ('ce:loss_weight=abc', "loss_weight='abc' must be a number"),
-        ('dice:eps=abc', 'DiceLoss cannot work with'),
+        ('margin:taus=3', 'Did you mean tau'),
+        ('focal:gama=1', 'Did you mean gamma'),
+        ('ce:tau=1', "no setting 'tau'"),
+        ('margin:tau=abc', 'tau'),
+        ('margin:log_base=bogus', 'log_base'),
+        ('focal:gamma=-1', 'gamma'),
+        ('lovasz:reduction=bogus', 'LovaszLoss cannot work'),
+        ('ce:class_weight=missing.npy', 'missing.npy'),
+        ('ce:use_sigmoid=maybe', 'true or false'),
+        ('ce:use_sigmoid=1', 'true or false'),
+        ('lovasz:per_image=no', 'true or false'),
+        ('tversky:alpha=true', 'alpha=True must be a number'),
+        ({'type': 'DiceLoss', 'eps': 'abc'}, 'eps'),
+        ('ce:loss_weight=abc', 'positive number'),
+        ('ce:1e999', 'positive number'),
+        ('ce:-1', 'positive number'),
+        ('ce:0+lovasz', 'positive number'),
+        ({**CE, 'loss_weight': float('nan')}, 'positive number'),
+        ([CE, {**CE, 'loss_weight': True}], 'positive number'),
+        ('ce:0.5,loss_name=x+lovasz:0.5', 'loss_name'),
+        ({'type': 'LovaszLoss', 'loss_name': 'x'}, 'LovaszLoss|loss_name'),
         ({'tau': 3}, 'no type'),
-        ({'type': 'NoSuchLoss'}, 'no type that MMSegmentation knows'),
+        ({'type': 'NoSuchLoss'}, 'no type'),
     ],
 )
-def test_mistakes_are_named(objective, message):
-    with pytest.raises(SettingError, match=message):
-        [try_loss(term) for term in parse_objective(objective)]
+def test_mistakes_are_named(objective, word):
+    with pytest.raises(SettingError, match=word):
+        parse_objective(objective)
+    with pytest.raises(SettingError, match=word):
+        SwapLossHook(objective)

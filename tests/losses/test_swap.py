@@ -3,22 +3,31 @@
 import pytest
 import torch
 from mmseg.models import FCNHead
-from mmseg.models.decode_heads import DDRHead, PIDHead, STDCHead
+from mmseg.models.decode_heads import (
+    DDRHead,
+    IterativeDecodeHead,
+    PIDHead,
+    STDCHead,
+)
 from mmseg.models.losses import BoundaryLoss, CrossEntropyLoss
 from torch import nn
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.heads import heads_of_config
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.objectives import parse_objective
-from mmseg_margin.losses.swap import semantic_heads, swap_losses
+from mmseg_margin.losses.swap import swap_losses, weight_cross_entropy
 
 CE = {'type': 'CrossEntropyLoss'}
-DICE = {'type': 'DiceLoss', 'loss_weight': 3.0}
+LOVASZ = {'type': 'LovaszLoss', 'reduction': 'none', 'loss_weight': 3.0}
 
 
-def make_head(kind=FCNHead, num_classes=3, **settings):
-    return kind(in_channels=8, channels=4, num_classes=num_classes, **settings)
+def make_head(kind=FCNHead, num_classes=3, in_channels=8, **settings):
+    return kind(
+        in_channels=in_channels,
+        channels=4,
+        num_classes=num_classes,
+        **settings,
+    )
 
 
 def model_of(head, auxiliary=None):
@@ -39,9 +48,9 @@ def swapped(objective, **settings):
     ('losses', 'weight'),
     [
         ({**CE, 'loss_weight': 0.4}, 0.4),
-        ([{**CE, 'loss_weight': 1.0}, DICE], 1.0),
-        ([DICE, {**CE, 'loss_weight': 0.5}], 0.5),
-        ([DICE], 3.0),
+        ([{**CE, 'loss_weight': 1.0}, LOVASZ], 1.0),
+        ([LOVASZ, {**CE, 'loss_weight': 0.5}], 0.5),
+        ([LOVASZ], 3.0),
     ],
 )
 def test_the_weight_of_the_cross_entropy_is_kept(losses, weight):
@@ -51,16 +60,6 @@ def test_the_weight_of_the_cross_entropy_is_kept(losses, weight):
     assert swapped('margin:2', loss_decode=losses).loss_weight == 2 * weight
     both = swapped('ce:0.5+lovasz', loss_decode=losses)
     assert [term.loss_weight for term in both] == [0.5 * weight, weight]
-
-
-def test_everything_else_stays():
-    head = make_head(ignore_index=7, align_corners=True)
-    before = dict(head.state_dict())
-    swap_losses(model_of(head), parse_objective('tversky'))
-    assert (head.num_classes, head.ignore_index) == (3, 7)
-    assert head.align_corners
-    assert head.loss_decode.ignore_index == 7
-    assert head.state_dict().keys() == before.keys()
 
 
 def test_heads_that_index_their_losses_keep_the_other_terms():
@@ -80,6 +79,11 @@ class Mask2FormerHead(nn.Module):
     """Like mmdet's, which is no decode head of mmseg."""
 
 
+def test_a_head_of_any_name():
+    model = nn.ModuleDict({'my_head': make_head()})
+    assert swap_losses(model, parse_objective('ce')) == ['my_head']
+
+
 def test_some_heads_of_a_built_model():
     """Boundary heads keep their losses; heads can be chosen by name."""
     boundary, terms = make_head(STDCHead, 2), parse_objective('margin')
@@ -90,12 +94,9 @@ def test_some_heads_of_a_built_model():
     assert isinstance(boundary.loss_decode, CrossEntropyLoss)
     assert swap_losses(model, terms, both[1:]) == both[1:]
     assert swap_losses(model, terms, ['auxiliary_head']) == both
-    with pytest.raises(SettingError, match='are decode_head, aux'):
-        swap_losses(model, terms, ['decode'])
-    with pytest.raises(SettingError, match='no auxiliary_head that could'):
-        swap_losses(model_of(make_head(), boundary), terms, ['auxiliary_head'])
-    with pytest.raises(SettingError, match='assigns masks to queries'):
-        swap_losses(model_of(Mask2FormerHead()), terms)
+    for only in (['decode'], ['auxiliary_head.2']):
+        with pytest.raises(SettingError, match='are decode_head, aux'):
+            swap_losses(model, terms, only)
 
 
 @pytest.mark.parametrize(
@@ -118,20 +119,44 @@ def test_one_score_of_a_binary_head_is_worth_two(objective):
         torch.testing.assert_close(value, expected)
 
 
+def test_class_weights_of_the_statistics():
+    """mmseg's cross-entropy is replaced where it can have them."""
+    kept = [{**CE, 'use_sigmoid': True}, {**CE, 'class_weight': [1, 2, 3]}]
+    heads = [make_head(loss_decode=loss) for loss in kept]
+    heads += [make_head(STDCHead, 2), make_head(loss_decode=[LOVASZ, CE])]
+    model = model_of(make_head(loss_decode={**CE, 'loss_weight': 0.4}))
+    # As K-Net's, which has its losses in an inner head.
+    iterative = IterativeDecodeHead.__new__(IterativeDecodeHead)
+    nn.Module.__init__(iterative)
+    model['auxiliary_head'] = nn.ModuleList([*heads, iterative])
+    weight_cross_entropy(model, 'sqrt')
+    types = [type(head.loss_decode) for head in heads[:3]]
+    assert types == [CrossEntropyLoss] * 3
+    new = model['decode_head'].loss_decode, heads[3].loss_decode[1]
+    assert [loss.weight_method for loss in new] == ['sqrt', 'sqrt']
+    assert [loss.loss_weight for loss in new] == [0.4, 1.0]
+
+
+class VPDDepthHead(FCNHead):
+    """Like mmseg's, which predicts depth."""
+
+
+SAMPLER = {'type': 'OHEMPixelSampler'}
+
+
 @pytest.mark.parametrize(
-    ('head', 'objective', 'said'),
+    ('head', 'objective', 'word'),
     [
-        ('Mask2FormerHead', 'margin', 'a Mask2FormerHead, which assigns mas'),
-        ('SideAdapterCLIPHead', 'ce', 'assigns masks to queries'),
-        ('VPDDepthHead', 'ce', 'predicts depth instead of classes'),
-        ('PointHead', 'ce+lovasz', 'LovaszLoss needs whole images'),
-        ('FCNHead', 'dice', 'take the sampler out'),
-        ('PSPHead', 'ce:class_weight=[1,2]', '2 entries and decode_head 3 c'),
-        (None, 'margin', 'no decode_head or auxiliary_head that .* none'),
+        (Mask2FormerHead(), 'margin', 'Mask2FormerHead'),
+        (make_head(VPDDepthHead), 'ce', 'no score for each pixel'),
+        (make_head(sampler=SAMPLER), 'dice', 'sampler'),
+        (make_head(sampler=SAMPLER), 'ce+lovasz', 'whole images'),
+        (make_head(), 'ce:class_weight=[1,2]', '2 numbers .* 3 classes'),
+        (make_head(), 'margin:class_counts=[4,5],class_weight=[1]', '1 numb'),
+        (None, 'margin', 'heads are none'),
     ],
 )
-def test_what_cannot_be_served_is_said(head, objective, said):
-    config = {'type': head, 'num_classes': 3, 'sampler': CE}
-    found = heads_of_config({'decode_head': config if head else None})
-    with pytest.raises(SettingError, match=said):
-        semantic_heads(found, parse_objective(objective))
+def test_mistakes_are_named(head, objective, word):
+    model = model_of(head) if head else nn.ModuleDict()
+    with pytest.raises(SettingError, match=word):
+        swap_losses(model, parse_objective(objective))

@@ -31,6 +31,14 @@ ADAM7 = (
 )
 
 
+class Streets(BaseSegDataset):
+    """With attributes that are named like those of wrappers."""
+
+    METAINFO = {'classes': CLASSES, 'palette': [[i] * 3 for i in range(4)]}
+    dataset = 'streets'
+    datasets = ('streets',)
+
+
 def write_set(
     root: Path,
     num_files: int = 6,
@@ -178,5 +186,5 @@ def check_scan(
     )
     assert (stats.counts, stats.images, stats.ignored) == counted
     assert stats.total > 0
-    assert not collected.problems
+    assert not collected.findings
     return collected

@@ -1,7 +1,5 @@
 """Decoding against mmcv's, and loading against the real pipeline."""
 
-import tempfile
-
 import mmcv
 import numpy as np
 import pytest
@@ -9,18 +7,23 @@ from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import TRANSFORMS
 from PIL import Image
 
+from mmseg_margin.stats import collect_stats
 from mmseg_margin.stats.label_files import (
     NotAnIndexMapError,
     count_values,
     decode,
 )
+from mmseg_margin.stats.problems import Problem
 from tests.stats.builders import (
+    PIPELINE,
+    Streets,
     check_scan,
     encode,
     encode_palette,
     open_set,
     write_label_file,
     write_png,
+    write_set,
 )
 
 RNG = np.random.default_rng(0)
@@ -30,18 +33,25 @@ def noise(height=21, width=31, high=256, dtype=np.uint8) -> np.ndarray:
     return RNG.integers(0, high, (height, width)).astype(dtype)
 
 
+def tiff(values, dtype):
+    return encode(np.array([values, values], dtype), 'TIFF')
+
+
 LABELS = {
     'grey': encode(noise()),
     'single pixel': encode(noise(1, 1)),
     'one row': encode(noise(1, 50)),
     'palette': encode_palette(noise(), 8),
     'palette of 4 bits': encode_palette(noise(), 4),
-    'palette of 2 bits': encode_palette(noise(), 2),
     'palette of 1 bit': encode_palette(noise(), 1),
     'black and white': encode(noise(9, 11, 2) > 0),
     '16 bits': encode(noise(high=2**16, dtype=np.uint16)),
     '16 bits, small': encode(noise(high=200, dtype=np.uint16)),
     'TIFF of 32 bits': encode(noise(high=2**31, dtype=np.int32), 'TIFF'),
+    'TIFF with -1': tiff([-1, 0, 3], np.int32),
+    'TIFF far below 0': tiff([-(2**31), -3, 3], np.int32),
+    'TIFF of floats': tiff([0, 2, 255], np.float32),
+    'TIFF of floats with -1': tiff([-1, 0, 3], np.float32),
     'BMP': encode(noise(), 'BMP'),
     'JPEG': encode(noise(), 'JPEG'),
     'interlaced': write_png(noise(), interlaced=True),
@@ -51,50 +61,38 @@ LABELS = {
 
 
 @pytest.mark.parametrize('name', LABELS)
-def test_histogram_is_that_of_load_annotations(name):
-    content = LABELS[name]
-    array = mmcv.imfrombytes(content, flag='unchanged', backend='pillow')
-    expected = np.bincount(array.astype(np.uint8).ravel(), minlength=256)
-    decoded = decode(content)
+def test_histogram_is_that_of_load_annotations(tmp_path, name):
+    path = tmp_path / 'label'
+    path.write_bytes(LABELS[name])
+    info = {'seg_map_path': str(path), 'reduce_zero_label': False}
+    delivered = LoadAnnotations()({**info, 'seg_fields': []})['gt_seg_map']
+    decoded = decode(LABELS[name])
+    expected = np.bincount(delivered.ravel(), minlength=256)
     np.testing.assert_array_equal(decoded.stored, expected)
-    assert decoded.size == array.shape[::-1]
-    assert decoded.wrapped == bool(array.max() > 255)
-    assert decoded.lossy == (name == 'JPEG')
     assert decoded.outside == ()
-
-
-def tiff(values, dtype):
-    return encode(np.array([values, values], dtype), 'TIFF')
-
-
-@pytest.mark.parametrize(
-    ('dtype', 'values', 'outside'),
-    [
-        (np.float32, [0, 2, 255], ()),
-        (np.int32, [-1, 0, 3], (-1,)),
-        (np.int32, [-(2**31), -3, 3], (-(2**31), -3)),
-        (np.float32, [-1, 0, 300], (-1, 300)),
-    ],
-)
-def test_values_that_no_byte_can_hold(dtype, values, outside):
-    decoded = decode(tiff(values, dtype))
-    assert decoded.outside == outside
-    counted = np.repeat(np.arange(256), decoded.stored).tolist()
-    assert counted == sorted(2 * [x for x in values if x not in outside])
+    array = mmcv.imfrombytes(LABELS[name], 'unchanged', backend='pillow')
+    assert decoded.size == array.shape[::-1]
+    is_wrapped = array.min() < 0 or array.max() > 255
+    assert (Problem.WRAPPED in decoded.problems) == is_wrapped
+    assert (Problem.LOSSY in decoded.problems) == (name == 'JPEG')
+    assert (Problem.THIN in decoded.problems) == (1 in array.shape)
 
 
 @pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
 def test_colours_are_no_class_indices(mode):
-    with pytest.raises(NotAnIndexMapError, match='channels, not one'):
+    with pytest.raises(NotAnIndexMapError, match='channels'):
         decode(encode(np.asarray(Image.new(mode, (8, 8)))))
 
 
 @pytest.mark.parametrize('shape', [(0,), (7,), (5, 6), (3, 5, 7)])
 @pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.int64, np.float32])
 def test_arrays_of_any_shape_and_type(shape, dtype):
-    values = RNG.integers(0, 256, shape).astype(dtype)[..., ::2]
+    values = RNG.integers(0, 256, shape).astype(dtype)
     expected = np.bincount(values.astype(int).ravel(), minlength=256)
     np.testing.assert_array_equal(count_values(values).stored, expected)
+    if dtype is not np.uint8 and values.size:
+        values.flat[0] = -1
+        assert count_values(values).outside == (-1,)
 
 
 @TRANSFORMS.register_module()
@@ -141,10 +139,30 @@ def test_other_loading_transforms_are_run(root, transform, suffix):
     check_scan(dataset)
 
 
-def test_no_temporary_folder_is_needed(root, monkeypatch):
-    def fail(*args, **kwargs):
-        raise FileNotFoundError('No usable temporary directory found')
+MAPPED = {'type': 'LoadMappedAnnotations', 'mapping': {255: 1, 7: 2}}
 
-    for name in ('gettempdir', 'mkstemp', 'mkdtemp', 'TemporaryDirectory'):
-        monkeypatch.setattr(tempfile, name, fail)
-    check_scan(open_set(root))
+
+@pytest.mark.parametrize('reduce', [False, True])
+@pytest.mark.parametrize('classes', [None, ('car', 'road')])
+def test_a_mapping_is_applied_to_the_histogram(
+    tmp_path, monkeypatch, reduce, classes
+):
+    """Not to the pixels, and before the mappings of the data set."""
+    root = write_set(tmp_path, values=(0, 7, 255))
+    pipeline = [PIPELINE[0], MAPPED]
+    settings = {'kind': Streets, 'reduce_zero_label': reduce}
+    dataset = open_set(root, classes, pipeline, **settings)
+    right = check_scan(dataset).stats
+    assert right.fingerprint
+    calls = []
+    load = LoadAnnotations._load_seg_map
+
+    def load_and_note(self, results):
+        calls.append(results['seg_map_path'])
+        load(self, results)
+
+    monkeypatch.setattr(LoadAnnotations, '_load_seg_map', load_and_note)
+    assert collect_stats(dataset).stats == right
+    assert len(calls) == 1  # on the label that holds all values
+    plain = open_set(root, classes, PIPELINE, **settings)
+    assert collect_stats(plain).stats.fingerprint != right.fingerprint

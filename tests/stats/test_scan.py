@@ -1,8 +1,10 @@
 """The scan against the real pipeline, pixel by pixel, and its fingerprint."""
 
+import builtins
 import os
 import signal
 import time
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from mmengine.dataset import ConcatDataset, RepeatDataset
 from mmengine.fileio import LocalBackend, register_backend
 from mmseg.datasets import (
     ADE20KDataset,
-    BaseSegDataset,
     MultiImageMixDataset,
     PascalVOCDataset,
 )
@@ -20,12 +21,11 @@ from torch.utils.data import Subset
 
 from mmseg_margin.datasets import CamVidDataset
 from mmseg_margin.stats import collect_stats
-from mmseg_margin.stats.scan import FileStates, list_annotations
 from tests.layouts import make_ade20k, make_voc2012
 from tests.processes import FORK, wait_for
 from tests.stats.builders import (
-    CLASSES,
     PIPELINE,
+    Streets,
     check_scan,
     open_set,
     write_set,
@@ -42,8 +42,8 @@ def test_wrappers(tmp_path):
     for dataset in (both, MultiImageMixDataset(both, pipeline=[])):
         check_scan(dataset, [first, second])
     repeated = check_scan(RepeatDataset(first, 5), [first]).stats
-    assert repeated.provenance.files == 3
-    assert repeated.provenance.dataset == 'BaseSegDataset'
+    assert repeated.files == 3
+    assert repeated.dataset == 'BaseSegDataset'
     twice = collect_stats(ConcatDataset([first, first])).stats
     assert twice.counts == [2 * count for count in once.counts]
 
@@ -69,15 +69,7 @@ def test_palette_labels_in_a_concatenation_of_voc(tmp_path):
         )
     ]
     stats = check_scan(ConcatDataset(leaves), leaves).stats
-    assert stats.provenance.files == 6
-
-
-class Streets(BaseSegDataset):
-    """With attributes that are named like those of wrappers."""
-
-    METAINFO = {'classes': CLASSES, 'palette': [[i] * 3 for i in range(4)]}
-    dataset = 'streets'
-    datasets = ('streets',)
+    assert stats.files == 6
 
 
 @pytest.mark.parametrize('reduce', [False, True])
@@ -117,24 +109,49 @@ def test_camvid():
     dataset = open_set(CAMVID, None, PIPELINE, '.jpg', CamVidDataset, folders)
     some = list(range(0, 367, 30))
     check_scan(Subset(dataset, some), [dataset.get_subset(some)])
-    stats, problems, _ = collect_stats(dataset)
-    assert not problems
-    assert stats.provenance.files == 367
+    stats, findings, _ = collect_stats(dataset)
+    assert not findings
+    assert stats.files == 367
     share = 100 * np.array(stats.counts) / stats.total
     listed = [17.5, 24.2, 1.0, 33.0, 4.7, 10.1, 1.2, 1.2, 6.1, 0.7, 0.3]
     np.testing.assert_allclose(share, listed, atol=0.06)
 
 
-def test_threads_and_shards_give_the_same(tmp_path):
+def test_any_number_of_threads_counts_the_same(tmp_path):
     dataset = open_set(write_set(tmp_path, 40))
     first, *others = (
         collect_stats(dataset, num_threads=threads).stats
         for threads in (1, 2, 7)
     )
     assert others == [first, first]
-    samples = list_annotations(dataset)
-    shards = [samples[rank::3].states() for rank in range(3)]
-    assert sum(shards, start=FileStates()) == samples.states()
+    with pytest.raises(ValueError, match='num_threads'):
+        collect_stats(dataset, num_threads=0)
+
+
+def test_every_file_is_opened_once_and_its_state_read_once(root, monkeypatch):
+    dataset = open_set(root)
+    calls: Counter = Counter()
+
+    def count(module, name):
+        function = getattr(module, name)
+
+        def counted(path, *args, **kwargs):
+            if str(path).startswith(str(root)):
+                calls[name, str(path)] += 1
+            return function(path, *args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    info = dataset.get_data_info
+    indices = []
+    dataset.get_data_info = lambda index: indices.append(index) or info(index)
+    files = [*root.glob('img/*'), *root.glob('ann/*')]
+    count(os, 'stat')
+    count(builtins, 'open')
+    collect_stats(dataset)
+    assert sorted(indices) == list(range(6))
+    names = product(('open', 'stat'), map(str, files))
+    assert calls == dict.fromkeys(names, 1)
 
 
 class SlowBackend(LocalBackend):
@@ -176,28 +193,14 @@ def test_ctrl_c_stops_it_at_once(tmp_path):
 
 def key_of(root, labels=(), **kwargs):
     stats = collect_stats(open_set(root, **kwargs), *labels).stats
-    return stats.provenance.fingerprint
+    return stats.fingerprint
 
 
-def same_size(path):
-    """Other pixels in a file of the same length, at the old time."""
+def longer(path):
+    """At the old time."""
     before = path.stat()
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(path.read_bytes() + b'0')
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    after = path.stat()
-    assert after.st_size == before.st_size
-    assert after.st_mtime_ns == before.st_mtime_ns
-
-
-def replaced(path):
-    """Another file under the name, as old and as long."""
-    other = path.with_name('other')
-    other.write_bytes(path.read_bytes())
-    before = path.stat()
-    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
-    other.replace(path)
 
 
 def linked(path):
@@ -220,7 +223,7 @@ def added(path):
     [
         ('ann', Path.unlink),
         ('ann', added),
-        *product(('img', 'ann'), (same_size, replaced, Path.touch, linked)),
+        *product(('img', 'ann'), (longer, Path.touch, linked)),
     ],
 )
 def test_every_change_is_seen(root, change, folder):
@@ -231,13 +234,14 @@ def test_every_change_is_seen(root, change, folder):
 
 
 def test_every_setting_is_seen(root):
+    (root / 'listed.txt').write_text('0001\n0002\n')
     settings = [
         {'classes': list('abce')},
         {'classes': None},
         {'classes': None, 'labels': [5]},
         {'labels': [None, 3]},
         {'reduce_zero_label': True},
-        {'pipeline': [{'type': 'LoadAnnotations'}]},
+        {'ann_file': 'listed.txt'},
     ]
     keys = {key_of(root), *(key_of(root, **kwargs) for kwargs in settings)}
     assert len(keys) == 1 + len(settings)

@@ -4,7 +4,6 @@ import io
 import sys
 
 import pytest
-
 from mmseg_margin.tooling.progress import PARTS, Progress
 
 

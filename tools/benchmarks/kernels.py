@@ -11,7 +11,6 @@ import re
 import subprocess
 import tempfile
 from importlib.util import find_spec
-from pathlib import Path
 
 import torch
 from mmseg.models.losses import CrossEntropyLoss, accuracy
@@ -26,26 +25,8 @@ from .counting import Counter, Launch
 from .measuring import parse_shape, print_table, write_json
 
 SHAPES = ['2x19x512x1024x4', '2x150x512x512x4', '4x150x512x512x4']
-DTYPES = ('float32', 'float16', 'bfloat16')
 MMSEG = "mmseg's cross-entropy"
 OURS = ('margin', 'jaccard', 'cross-entropy')
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        '--shapes',
-        nargs='+',
-        default=SHAPES,
-        help='NxKxHxWxS, for each batch; S is the scale of the up-sampling',
-    )
-    parser.add_argument(
-        '--architectures', nargs='+', type=int, default=[75, 80, 90]
-    )
-    parser.add_argument('--scales', nargs='+', type=int, default=[1, 4, 8])
-    parser.add_argument(
-        '--dtypes', nargs='+', default=DTYPES[:2], choices=DTYPES
-    )
-    parser.add_argument('--json', type=Path, help='file for the figures')
 
 
 def run(args: argparse.Namespace) -> None:
@@ -54,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
         raise SettingError('Triton is missing: pip install triton')
     if os.environ.get('TRITON_INTERPRET', '0') != '0':
         raise SettingError('Unset TRITON_INTERPRET: it compiles nothing.')
-    stages = {shape: model_stages(shape) for shape in args.shapes}
+    stages = {shape: model_stages(shape) for shape in args.shapes or SHAPES}
     for shape, figures in stages.items():
         print_stages(shape, figures)
     kernels = {

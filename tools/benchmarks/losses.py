@@ -16,6 +16,7 @@ from mmseg.models.losses import accuracy
 from mmseg.models.utils import resize
 from torch import Tensor
 
+from mmseg_margin.errors import SettingError, did_you_mean
 from mmseg_margin.functional import upsampling
 from mmseg_margin.losses.fused_stage import fused_loss
 from mmseg_margin.losses.objectives import OBJECTIVES, build_loss
@@ -46,36 +47,23 @@ class Subject(NamedTuple):
     shapes: list[str]
     losses: list[str]
     choices: list[str]
-    repeats: int
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        text = f'{self.letters}, for each batch'
-        if 'S' in self.letters:
-            text += '; S is the scale of the up-sampling'
-        parser.add_argument(
-            '--shapes', nargs='+', default=self.shapes, help=text
-        )
-        parser.add_argument(
-            '--losses',
-            nargs='+',
-            default=self.losses,
-            choices=self.choices,
-            metavar='NAME',
-            help=f'any of {"; ".join(self.choices)}',
-        )
-        measuring.add_arguments(parser, self.repeats)
-        parser.add_argument('--json', type=Path, help='file for the figures')
-        parser.add_argument('--plot', type=Path, help='picture of the ratios')
 
     def run(self, args: argparse.Namespace) -> None:
         """Measure cross-entropy and the losses on each shape."""
         measuring.prepare(args)
         results = {}
-        for shape in args.shapes:
+        losses = args.losses or self.losses
+        for name in losses:
+            if name not in self.choices:
+                raise SettingError(
+                    f'{name!r} is not one of {"; ".join(self.choices)}.'
+                    f'{did_you_mean(name, self.choices)}'
+                )
+        for shape in args.shapes or self.shapes:
             batch = random_batch(*parse_shape(shape, self.letters))
             steps = {
                 name: self.make_step(name, *batch)
-                for name in dict.fromkeys(['ce', *args.losses])
+                for name in dict.fromkeys(['ce', *losses])
             }
             results[shape] = measuring.measure(steps, args.repeats)
             measuring.print_figures(f'{shape}, {self.title}', results[shape])
@@ -205,7 +193,6 @@ LOSS = Subject(
     ['2x19x512x1024', '2x21x512x512', '2x150x512x512', '2x171x384x384'],
     [*BASELINES, *WITH_BACKENDS],
     [*BASELINES, *WITH_BACKENDS, *OURS],
-    repeats=9,
 )
 STAGE = Subject(
     'loss stage',
@@ -224,5 +211,4 @@ STAGE = Subject(
     ],
     [name + how for name in ('ce', *OURS) for how in ('', *FUSED)],
     [*SERVED, 'lovasz', *(name + how for name in SERVED for how in FUSED)],
-    repeats=7,
 )

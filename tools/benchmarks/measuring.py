@@ -26,11 +26,6 @@ Step = Callable[[], object]
 Figures = dict[str, dict]
 
 
-def add_arguments(parser: argparse.ArgumentParser, repeats: int) -> None:
-    parser.add_argument('--repeats', type=int, default=repeats)
-    parser.add_argument('--threads', type=int, default=1)
-
-
 def prepare(args: argparse.Namespace) -> None:
     warnings.simplefilter('ignore')
     torch.set_num_threads(args.threads)

@@ -1,14 +1,12 @@
-"""The annotation scan beside decoding alone and the usual pixel loop."""
+"""The label scan beside decoding alone and the usual pixel loop."""
 
 import argparse
 import io
-import statistics
 import tempfile
-import time
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import mmcv
@@ -18,187 +16,92 @@ from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
 from mmseg_margin.stats import StatsCache, collect_stats
-from mmseg_margin.stats.scan import (
-    LabelRange,
-    default_threads,
-    list_annotations,
-    scan,
-)
 
 from .measuring import print_table
-from .scan_labels import (
-    NUM_CLASSES,
-    open_labels,
-    wait_until_cached,
-    write_labels,
-)
 
+NUM_CLASSES = 19
 SIZE = (2048, 1024)
-SMALL = (64, 32)
-LABELS_ONLY = ({'type': 'LoadAnnotations'},)
-WITH_IMAGES = ({'type': 'LoadImageFromFile'}, *LABELS_ONLY)
-# One number per repetition.
-Rows = dict[str, np.ndarray]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the sub-command."""
-    parser.add_argument('--files', type=int, default=33)
-    parser.add_argument('--repeats', type=int, default=7)
-    parser.add_argument('--threads', type=int, default=default_threads())
-    parser.add_argument('--cached-files', type=int, default=3000)
-    parser.add_argument(
-        '--folder', type=Path, help='scan these label files (.png) instead'
-    )
+CELL = 256
+PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measure, and print tables."""
+    """Measure, and print a table."""
     init_default_scope('mmseg')
     if args.folder:
-        measure_folder(args.folder, args.repeats)
+        measure(args.folder, '', '', args)
         return
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ('grey', 'palette'):
-            root = Path(folder) / kind
-            write_labels(root, args.files, SIZE, kind == 'palette')
-            print_results(kind, *measure(root, args.repeats, args.threads))
-        root = Path(folder) / 'many'
-        write_labels(root, args.cached_files, SMALL, palette=False)
-        first, second = measure_cache(root, Path(folder) / 'cache')
-    print(
-        f'{args.cached_files} files: first run {first:.2f} s, '
-        f'second run, from the cache, {second:.2f} s'
-    )
+        write_labels(Path(folder), args.files)
+        measure(Path(folder), 'img', 'ann', args)
 
 
-def measure(root: Path, repeats: int, threads: int) -> tuple[Rows, Rows]:
-    """Milliseconds per file, interleaved, and ratios per repetition."""
-    samples = list_annotations(open_labels(root, LABELS_ONLY))
-    with_images = list_annotations(open_labels(root, WITH_IMAGES))
-    paths = [sample.label_path for sample in samples]
-    labels = LabelRange(NUM_CLASSES)
-    threaded = f'{threads} threads'
-    tasks: dict[str, Callable[[], Any]] = {
-        'decode': lambda: for_each(decode, paths),
-        'decode to array': lambda: for_each(decode_to_array, paths),
-        'usual loop': lambda: for_each(usual_count, paths),
-        'scan': lambda: scan(samples, labels, num_threads=1),
-        'scan with images': lambda: scan(with_images, labels, num_threads=1),
-        f'decode, {threaded}': lambda: for_each(decode, paths, threads),
-        f'scan, {threaded}': lambda: scan(samples, labels, threads),
-    }
-    rounds = np.array(
-        [
-            [clocks_of(task) for task in tasks.values()]
-            for _ in range(repeats + 1)
-        ]
-    )
-    # The first round warms up.
-    times = 1e3 * rounds[1:].transpose(2, 1, 0) / len(paths)
-    wall, cpu = (dict(zip(tasks, x, strict=True)) for x in times)
-    ratios = {
-        f'{name} / {other}': wall[name] / wall[other]
-        for name, other in (
-            ('scan', 'decode'),
-            ('scan', 'decode to array'),
-            ('scan with images', 'scan'),
-            ('scan', 'usual loop'),
-        )
-    }
-    for other in ('decode', 'usual loop'):
-        ratios[f'scan / {other}, CPU time'] = cpu['scan'] / cpu[other]
-    speed_up = f'speed-up of {threaded}'
-    ratios[speed_up] = wall['scan'] / wall[f'scan, {threaded}']
-    ratios[f'{speed_up}, decode alone'] = (
-        wall['decode'] / wall[f'decode, {threaded}']
-    )
-    return wall | {'scan, CPU time': cpu['scan']}, ratios
-
-
-def clocks_of(task: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of wall time, and of CPU time of all cores."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    task()
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def measure_folder(folder: Path, repeats: int) -> None:
-    """CPU time of one thread for the user's own files."""
-    dataset = BaseSegDataset(
-        data_root=str(folder),
-        img_suffix='.png',
-        data_prefix={'img_path': '', 'seg_map_path': ''},
-        pipeline=list(WITH_IMAGES),
-    )
-    samples = list_annotations(dataset)
-    milliseconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        sums = scan(samples, LabelRange(None), num_threads=1).sums
-        seconds = time.process_time() - start
-        milliseconds.append(1e3 * seconds / len(samples))
-    median = statistics.median(milliseconds)
-    megapixels = sums[3].sum() / 1e6 / len(samples)
-    print(
-        f'{len(samples)} files, CPU time: {median:.2f} ms a file '
-        f'({min(milliseconds):.2f}-{max(milliseconds):.2f}), '
-        f'{median / megapixels:.2f} ms a megapixel'
-    )
-
-
-def for_each(
-    task: Callable[[str], Any], paths: list[str], threads: int = 1
+def measure(
+    root: Path, images: str, labels: str, args: argparse.Namespace
 ) -> None:
-    """Run a task on all files; results are dropped, to save memory."""
-    if threads == 1:
-        deque(map(task, paths), maxlen=0)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        deque(pool.map(task, paths), maxlen=0)
+    """Milliseconds per file, interleaved; the first round warms up."""
+    dataset = BaseSegDataset(
+        data_root=str(root),
+        img_suffix='.png',
+        data_prefix={'img_path': images, 'seg_map_path': labels},
+        pipeline=list(PIPELINE),
+    )
+    paths = [
+        dataset.get_data_info(i)['seg_map_path'] for i in range(len(dataset))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        cached = partial(collect_stats, dataset, cache=StatsCache(folder))
+        cached()
+        tasks: dict[str, Callable[[], Any]] = {
+            'decoding with Pillow': lambda: list(map(decode, paths)),
+            'the usual loop': lambda: list(map(count_pixels, paths)),
+            'the scan': lambda: collect_stats(dataset, num_threads=1),
+            'the scan, in threads': lambda: collect_stats(
+                dataset, num_threads=args.threads
+            ),
+            'the scan, cached': cached,
+        }
+        rounds = [
+            [timeit(task, number=1) for task in tasks.values()]
+            for _ in range(args.repeats + 1)
+        ]
+    times = 1e3 * np.array(rounds[1:]).T / len(paths)
+    rows = [
+        (name, *(f'{x:.3f}' for x in (np.median(ms), ms.min(), ms.max())))
+        for name, ms in zip(tasks, times, strict=True)
+    ]
+    title = f'{len(paths)} label files, milliseconds per file'
+    print_table(title, ('', 'median', 'min', 'max'), rows)
 
 
-def decode(path: str) -> Image.Image:
+def decode(path: str) -> None:
     """Pillow's decoding alone."""
     with Image.open(io.BytesIO(Path(path).read_bytes())) as image:
         image.load()
-        return image
 
 
-def decode_to_array(path: str) -> np.ndarray:
-    """Decoding to an array."""
-    return np.asarray(decode(path))
-
-
-def usual_count(path: str) -> np.ndarray:
+def count_pixels(path: str) -> np.ndarray:
     """Load, apply ``reduce_zero_label`` to the pixels, and count them."""
     label = mmcv.imread(path, flag='unchanged', backend='pillow')
-    label = label.squeeze().astype(np.uint8)
-    label[label == 0] = 255
-    label = label - 1
+    label = label.astype(np.uint8) - 1
     label[label == 254] = 255
     return np.bincount(label.ravel(), minlength=256)
 
 
-def measure_cache(root: Path, folder: Path) -> list[float]:
-    """Seconds of a first and a second run."""
-    wait_until_cached()
-    seconds = []
-    for _ in range(2):
-        dataset = open_labels(root, WITH_IMAGES)
-        start = time.perf_counter()
-        collect_stats(dataset, cache=StatsCache(folder))
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
-def print_results(kind: str, milliseconds: Rows, ratios: Rows) -> None:
-    """Times and ratios of one kind of labels."""
+def write_labels(root: Path, num_files: int) -> None:
+    """Soft blobs and an ignored border, about 20 KB as in Cityscapes."""
     width, height = SIZE
-    rows = []
-    for values, unit in ((milliseconds, ' (ms per file)'), (ratios, '')):
-        for name, x in values.items():
-            figures = np.median(x), x.min(), x.max()
-            rows.append((name + unit, *(f'{x:.3f}' for x in figures)))
-    title = f'{kind} PNGs of {width}x{height}'
-    print_table(title, ('', 'median', 'min', 'max'), rows)
+    for folder in ('img', 'ann'):
+        (root / folder).mkdir(parents=True)
+    for index in range(num_files):
+        rng = np.random.default_rng(index)
+        grid = (NUM_CLASSES, height // CELL + 1, width // CELL + 1)
+        coarse = rng.standard_normal(grid, np.float32)
+        coarse[:3] += 0.8  # a few classes cover most of a scene
+        scores = [
+            mmcv.imresize(x, SIZE, interpolation='bicubic') for x in coarse
+        ]
+        label = np.argmax(scores, axis=0).astype(np.uint8)
+        label[-height // 16 :] = 255
+        Image.fromarray(label).save(root / 'ann' / f'{index:05d}.png')
+        Image.new('L', SIZE).save(root / 'img' / f'{index:05d}.png')

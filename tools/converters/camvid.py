@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.datasets import CAMVID_SUFFIXES
 from mmseg_margin.errors import DataSetError, MissingFileError
 from mmseg_margin.tooling.cli import report_errors
 
@@ -30,15 +28,12 @@ def convert_camvid(source: Path, target: Path) -> dict[str, int]:
     written = {}
     for split in SPLITS:
         labels = sorted((source / f'{split}annot').glob('*.png'))
-        for label in labels:
-            image = _image_of(label, source / split)
-            converted = _void_to_255(label)
-            for path in (target / split, target / f'{split}annot'):
-                path.mkdir(parents=True, exist_ok=True)
-            with atomic_write(target / split / image.name) as draft:
-                shutil.copyfile(image, draft)
-            with atomic_write(target / f'{split}annot' / label.name) as draft:
-                converted.save(draft, format='png')
+        for path in labels:
+            label, image = _void_to_255(path), _image_of(path, source / split)
+            for folder in (target / split, target / f'{split}annot'):
+                folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(image, target / split / image.name)
+            label.save(target / f'{split}annot' / path.name)
         if labels:
             written[split] = len(labels)
     if not written:
@@ -50,7 +45,7 @@ def convert_camvid(source: Path, target: Path) -> dict[str, int]:
 
 
 def _image_of(label: Path, folder: Path) -> Path:
-    for suffix in CAMVID_SUFFIXES:
+    for suffix in ('.png', '.jpg'):
         image = folder / f'{label.stem}{suffix}'
         if image.is_file():
             return image

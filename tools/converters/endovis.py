@@ -10,12 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from mmengine.logging import print_log
-from mmengine.utils import track_iter_progress
 from PIL import Image
 
-from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.datasets import EndoVisPartsDataset
 from mmseg_margin.errors import DataSetError, MissingFileError
 from mmseg_margin.tooling.cli import report_errors
 
@@ -67,23 +63,23 @@ def convert_endovis(source: Path, target: Path) -> dict[str, int]:
             ': pass the folder that holds the videos of the training set.'
         )
     written = dict.fromkeys(SPLITS, 0)
-    for frame in track_iter_progress(frames):
+    for frame in frames:
         video = frame.parent.parent
         split = split_of_frame(int(frame.stem.removeprefix('frame')))
         name = f'{video.name}_{frame.name}'
         label = _read_parts(video / 'ground_truth', frame.name)
         for folder in ('images', 'labels'):
             (target / folder / split).mkdir(parents=True, exist_ok=True)
-        with atomic_write(target / 'images' / split / name) as draft:
-            shutil.copyfile(frame, draft)
-        with atomic_write(target / 'labels' / split / name) as draft:
-            label.save(draft, format='png')
+        shutil.copyfile(frame, target / 'images' / split / name)
+        label.save(target / 'labels' / split / name)
         written[split] += 1
     return written
 
 
 def _read_parts(truth: Path, name: str) -> Image.Image:
     """The merged label of a frame as a palette image."""
+    from mmseg_margin.datasets import PART_COLOURS
+
     instruments = sorted(path for path in truth.glob('*') if path.is_dir())
     if not instruments:
         raise MissingFileError(
@@ -93,18 +89,12 @@ def _read_parts(truth: Path, name: str) -> Image.Image:
     masks = []
     for folder in instruments:
         mask = np.asarray(Image.open(folder / name))
-        unknown = set(np.unique(mask)) - set(PART_VALUES)
+        unknown = np.setdiff1d(mask, PART_VALUES).tolist()
         if unknown:
-            print_log(
-                f"'{folder / name}' has the values "
-                f'{sorted(map(int, unknown))}, which stand for no part: these '
-                'pixels become void (255).',
-                'current',
-            )
+            print(f"'{folder / name}': {unknown} is no part, so void (255).")
         masks.append(mask)
     label = Image.fromarray(merge_part_masks(masks))
-    palette = EndoVisPartsDataset.METAINFO['palette']
-    label.putpalette(np.asarray(palette, np.uint8).tobytes())
+    label.putpalette(sum(PART_COLOURS.values(), ()))
     return label
 
 
@@ -116,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     written = convert_endovis(args.source, args.target)
     counts = ', '.join(f'{split} {n}' for split, n in written.items())
-    print(f'\nFrames in {args.target}: {counts}.')
+    print(f'Frames in {args.target}: {counts}.')
 
 
 if __name__ == '__main__':

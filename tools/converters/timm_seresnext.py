@@ -7,25 +7,8 @@ import argparse
 from pathlib import Path
 from pickle import UnpicklingError
 
-import torch
-
-from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.errors import MissingFileError, SettingError
-from mmseg_margin.models import convert_timm_seresnext
 from mmseg_margin.tooling.cli import report_errors
-
-
-def read_weights(path: Path) -> dict:
-    if not path.is_file():
-        raise MissingFileError(f"'{path}' does not exist.")
-    try:
-        state = torch.load(path, map_location='cpu', weights_only=True)
-    except (EOFError, RuntimeError, UnpicklingError) as error:
-        raise SettingError(
-            f"'{path}' cannot be read as PyTorch weights: download the "
-            "model's .pth or .bin file, not .safetensors."
-        ) from error
-    return state.get('state_dict', state)
 
 
 @report_errors
@@ -34,10 +17,22 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('source', type=Path, metavar='SOURCE')
     parser.add_argument('target', type=Path, metavar='TARGET')
     args = parser.parse_args(argv)
-    converted = convert_timm_seresnext(read_weights(args.source))
+    import torch
+
+    from mmseg_margin.models import convert_timm_seresnext
+
+    if not args.source.is_file():
+        raise MissingFileError(f"'{args.source}' does not exist.")
+    try:
+        state = torch.load(args.source, map_location='cpu', weights_only=True)
+    except (EOFError, RuntimeError, UnpicklingError) as error:
+        raise SettingError(
+            f"'{args.source}' cannot be read as PyTorch weights: download the "
+            "model's .pth or .bin file, not .safetensors."
+        ) from error
+    converted = convert_timm_seresnext(state.get('state_dict', state))
     args.target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(args.target) as draft:
-        torch.save({'state_dict': converted}, draft)
+    torch.save({'state_dict': converted}, args.target)
     print(f'{len(converted)} tensors in {args.target}.')
 
 

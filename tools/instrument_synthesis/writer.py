@@ -2,14 +2,13 @@
 
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
+from rich.console import Console
+from rich.progress import track
 
-from mmseg_margin.datasets import PART_COLOURS
 from mmseg_margin.errors import DataSetError, SettingError
 
 from .scene import SPLITS, draw_image
@@ -42,15 +41,11 @@ class Settings:
             )
 
 
-def write_dataset(
-    root: Path,
-    settings: Settings,
-    progress: Callable[[int], None] = lambda number: None,
-) -> bool:
+def write_dataset(root: Path, settings: Settings) -> bool:
     """Make the data set in ``root``; False if it was there already.
 
     It is written beside ``root`` and renamed when complete, so ``root`` never
-    holds half of it. ``progress`` is told how many images are written.
+    holds half of it.
     """
     if is_made(root, settings):
         return False
@@ -58,9 +53,9 @@ def write_dataset(
     names = [(s, i) for s in SPLITS for i in range(getattr(settings, s))]
     with tempfile.TemporaryDirectory('', f'.{root.name}-', root.parent) as new:
         folder = Path(new, root.name)
-        for number, (split, index) in enumerate(names, 1):
+        console = Console(stderr=True)
+        for split, index in track(names, 'Images', console=console):
             write_pair(folder, settings, split, index)
-            progress(number)
         text = json.dumps(asdict(settings), indent=2)
         (folder / SETTINGS_FILE).write_text(text + '\n', 'utf-8')
         folder.rename(root)
@@ -90,6 +85,9 @@ def is_made(root: Path, settings: Settings) -> bool:
 def write_pair(
     folder: Path, settings: Settings, split: str, index: int
 ) -> None:
+    # Not above, because it imports mmseg, and --help needs only Settings.
+    from mmseg_margin.datasets import PART_COLOURS
+
     picture, label = draw_image(
         settings.seed, split, index, settings.width, settings.height
     )
@@ -102,10 +100,3 @@ def write_pair(
     palette_image = Image.fromarray(label)
     palette_image.putpalette(sum(PART_COLOURS.values(), ()))
     palette_image.save(label_path)
-
-
-def class_shares(root: Path, split: str) -> np.ndarray:
-    """The share of each class in the labels of a split, (K,)."""
-    paths = sorted(Path(root, 'labels', split).glob('*.png'))
-    counts = np.sum([Image.open(path).histogram() for path in paths], 0)
-    return (counts / counts.sum())[: len(PART_COLOURS)]

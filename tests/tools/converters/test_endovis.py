@@ -85,7 +85,7 @@ def test_overlap_and_unknown_values():
 def test_command_line(tmp_path, capsys):
     source, target = tmp_path / 'in', tmp_path / 'out'
     output = output_of(capsys, 'converters/endovis', source, target, code=1)
-    assert f"left_frames/*.png in '{source}'" in output
+    assert 'left_frames' in output
     make_endovis_challenge(source, frames=(0,))
     output = output_of(capsys, 'converters/endovis', source, target)
     assert 'train 3, val 0, test 0' in output

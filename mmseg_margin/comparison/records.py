@@ -1,0 +1,138 @@
+"""The runs of a comparison: their folders, their records, and one table."""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mmseg_margin.atomic_write import atomic_write_text
+
+COMMON_FILE, CONFIG_FILE = 'comparison.json', 'config.py'
+RECORD_FILE, RESULTS_FILE = 'record.json', 'results.json'
+PREDICTIONS = 'predictions'
+# Begins the names of the columns that were measured with fitted offsets.
+FITTED = 'fitted '
+BASELINE = 'ce'
+LONGEST_FOLDER = 80
+
+
+@dataclass(frozen=True)
+class Run:
+    """One objective trained with one seed; without metrics until it is done.
+
+    Metrics are in percent. Curves are lists of (iteration, value). ``fitted``
+    has ``offsets``, and ``metrics`` and ``class_iou`` with these offsets.
+    """
+
+    number: int  # its place in the comparison
+    name: str
+    seed: int
+    objective: str  # as it was typed
+    losses: list[dict[str, Any]]  # whose sum it is
+    start: str | None  # name and hash of the checkpoint it starts from
+    command: str
+    versions: dict[str, str] = field(default_factory=dict)
+    resumed: list[int] = field(default_factory=list)  # from these iterations
+    error: str | None = None  # that ended the last attempt
+    metrics: dict[str, float] = field(default_factory=dict)
+    class_iou: list[float | None] = field(default_factory=list)
+    predicted: list[int] = field(default_factory=list)  # class indices
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    seconds: float | None = None  # of an iteration, the median
+    fitted: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f'{self.name}, seed {self.seed}'
+
+    def is_done(self, fit: bool = False) -> bool:
+        """Whether nothing is left to measure, fitted offsets included."""
+        return bool(self.metrics) and not (fit and self.fitted is None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the runs have in common, and the runs as they were asked for."""
+
+    common: dict[str, Any]
+    runs: list[Run]
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(run.name for run in self.runs))
+
+    @property
+    def done(self) -> list[Run]:
+        return [run for run in self.runs if run.is_done()]
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each objective and seed; NaN where nothing is known.
+
+        The columns are ``mIoU`` and the other metrics, ``IoU/<class index>``,
+        the same with fitted offsets (``fitted mIoU``), what these ``gain``,
+        and ``seconds``.
+        """
+        rows = []
+        for run in self.runs:
+            row: dict[str, Any] = {'objective': run.name, 'seed': run.seed}
+            row['seconds'] = run.seconds
+            for prefix, found in (('', asdict(run)), (FITTED, run.fitted)):
+                if found:
+                    for name, value in found['metrics'].items():
+                        row[prefix + name] = value
+                    for k, iou in enumerate(found['class_iou']):
+                        row[f'{prefix}IoU/{k}'] = iou
+            rows.append(row)
+        frame = pd.DataFrame(rows).set_index(['objective', 'seed'])
+        frame = frame.astype(float).replace([np.inf, -np.inf], np.nan)
+        if f'{FITTED}mIoU' in frame:
+            frame['gain'] = frame[f'{FITTED}mIoU'] - frame['mIoU']
+        return frame
+
+
+def values_of(frame: pd.DataFrame, column: str) -> list[pd.Series]:
+    """A column of the frame for each objective."""
+    groups = frame[column].groupby('objective', sort=False)
+    return [values for _, values in groups]
+
+
+def run_folder(out: Path, name: str, seed: int) -> Path:
+    """The work dir of a run; any name makes a folder of a legal length."""
+    safe = re.sub(r'[^\w.,:=+-]|^\.', '%', name, flags=re.ASCII)
+    if safe != name or len(name) > LONGEST_FOLDER:
+        digest = hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()
+        safe = f'{safe[: LONGEST_FOLDER // 2]}-{digest[:12]}'
+    return out / 'runs' / safe / f'seed-{seed}'
+
+
+def write_run(run: Run, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(asdict(run), indent=1)
+    atomic_write_text(folder / RECORD_FILE, text)
+
+
+def read_run(folder: Path) -> Run:
+    return Run(**json.loads((folder / RECORD_FILE).read_text('utf-8')))
+
+
+def read_runs(out: Path) -> list[Run]:
+    """The runs in the folder of a comparison, as they were asked for."""
+    records = out.glob(f'runs/*/*/{RECORD_FILE}')
+    runs = [read_run(path.parent) for path in records]
+    return sorted(runs, key=lambda run: run.number)
+
+
+def read_comparison(out: Path) -> Comparison:
+    common = json.loads((out / COMMON_FILE).read_text('utf-8'))
+    return Comparison(common, read_runs(out))
+
+
+def save_results(comparison: Comparison, path: Path) -> None:
+    """The whole comparison in one file, with a line for each run."""
+    runs = ',\n'.join(json.dumps(asdict(run)) for run in comparison.runs)
+    common = json.dumps(comparison.common)
+    atomic_write_text(path, f'{{"common": {common},\n"runs": [\n{runs}\n]}}\n')

@@ -1,0 +1,27 @@
+"""Imports everything that registers itself with MMSegmentation."""
+
+from .compat import forward_messages, quiet_import
+
+with quiet_import():
+    from . import datasets, evaluation, models
+    from .hooks import ClassStatsHook, SwapLossHook
+    from .losses import (
+        JaccardLoss,
+        MarginCalibrationLoss,
+        WeightedCrossEntropyLoss,
+    )
+    from .stats import ClassStats
+
+forward_messages()
+
+__all__ = [
+    'ClassStats',
+    'ClassStatsHook',
+    'JaccardLoss',
+    'MarginCalibrationLoss',
+    'SwapLossHook',
+    'WeightedCrossEntropyLoss',
+    'datasets',
+    'evaluation',
+    'models',
+]
