@@ -100,9 +100,8 @@ def draw_summary(frame: pd.DataFrame, path: Path) -> None:
         for data in pairs:
             axes.scatter(pairs[data], places, s=22, color=BLUE, alpha=0.75)
         means = [mean_difference(row) for row in pairs.to_numpy()]
-        x = [each.mean for each in means]
         xerr = [each.high - each.mean for each in means]
-        axes.errorbar(x, places, xerr=xerr, fmt='D', color=RED)
+        axes.errorbar(pairs.mean(axis=1), places, xerr=xerr, fmt='D', c=RED)
         axes.set_yticks(places, pairs.index)
         axes.axvline(0, color='black', linewidth=0.8)
         axes.set_xlabel('mIoU, difference to ce in points')
@@ -125,13 +124,14 @@ def draw_offsets(schedule: str, names: list[str], path: Path) -> None:
             offsets -= offsets.mean(axis=1, keepdims=True)
             places = np.arange(len(order))
             axes.bar(places, bars, color='#cccccc', label='Algorithm 1')
-            mean, deviation = offsets.mean(0)[order], offsets.std(0)[order]
-            axes.errorbar(places, mean, deviation, fmt='o', label='fitted')
+            y, yerr = offsets.mean(0)[order], offsets.std(0, ddof=1)[order]
+            axes.errorbar(places, y, yerr, fmt='o', label='fitted')
             classes = [record['common']['classes'][k] for k in order]
             axes.set_xticks(places, classes, rotation=90, fontsize=8)
-            axes.set_yscale('symlog', linthresh=10, linscale=2)
+            if np.nanmax(abs(bars)) > 10:
+                axes.set_yscale('symlog', linthresh=10, linscale=2)
             axes.set(title=data, ylabel='offset less its mean')
-            axes.legend(frameon=False)
+            axes.legend()
 
 
 if __name__ == '__main__':

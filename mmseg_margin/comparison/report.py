@@ -97,7 +97,10 @@ def warnings_about(comparison: Comparison) -> list[str]:
         )
     for run in comparison.runs:
         if run.error or not run.is_done():
-            warnings.append(f'{run} {run.error or "has not finished"}')
+            state = (
+                f'failed: {run.error}' if run.error else 'has not finished.'
+            )
+            warnings.append(f'{run} {state}')
         if run.resumed:
             warnings.append(
                 f'{run} was interrupted and resumed at iteration '

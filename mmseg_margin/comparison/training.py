@@ -21,7 +21,7 @@ from mmseg.registry import METRICS
 from mmseg_margin import config_tools, version
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.offsets import fit_checkpoint
+from mmseg_margin.offsets import FitSettings, fit_checkpoint
 from mmseg_margin.tooling.config_edits import without_validation
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 
@@ -192,7 +192,7 @@ def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
         build_runner(cfg, is_verbose=True),
         str(checkpoint),
         folder / 'fitted_offsets.pth',
-        num_images=max(1, min(FIT_IMAGES, images)),
+        FitSettings(num_images=max(1, min(FIT_IMAGES, images))),
         force=True,
     )
     iou, settings = np.array(fitted.after.classes), cfg.val_evaluator
