@@ -158,6 +158,6 @@ def _against_baseline(frame: pd.DataFrame, subject: str) -> str:
     if difference.n < ENOUGH:
         meaning = 'too few to tell it from chance'
     return (
-        f'the paired difference of {subject} to {BASELINE} is {difference} '
-        f'(mean and 95 % interval) over {difference.n} seed(s), {meaning}'
+        f'the paired difference of {subject} to {BASELINE} (and its 95 % '
+        f'interval) is {difference} over {difference.n} seed(s), {meaning}'
     )

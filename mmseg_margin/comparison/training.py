@@ -152,8 +152,9 @@ def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
     if checkpoint := last_checkpoint(folder):
         cfg.resume, cfg.load_from = True, str(checkpoint)
         iteration = int(checkpoint.stem.rpartition('_')[2])
-        run = replace(run, resumed=[*run.resumed, iteration])
-        write_run(run, folder)
+        if iteration < cfg.train_cfg.max_iters:
+            run = replace(run, resumed=[*run.resumed, iteration])
+            write_run(run, folder)
     prepare_for_device(cfg)
     runner = build_runner(cfg, is_verbose=True)
     runner.train()
