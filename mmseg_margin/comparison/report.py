@@ -97,10 +97,8 @@ def warnings_about(comparison: Comparison) -> list[str]:
         )
     for run in comparison.runs:
         if run.error or not run.is_done():
-            state = (
-                f'failed: {run.error}' if run.error else 'has not finished.'
-            )
-            warnings.append(f'{run} {state}')
+            reason = run.error or 'it has not finished'
+            warnings.append(f'{run} is incomplete: {reason}')
         if run.resumed:
             warnings.append(
                 f'{run} was interrupted and resumed at iteration '

@@ -18,7 +18,8 @@ from mmengine.runner import find_latest_checkpoint
 from mmseg.evaluation import IoUMetric
 from mmseg.registry import METRICS
 
-from mmseg_margin import config_tools, version
+import mmseg_margin
+from mmseg_margin import config_tools
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.offsets import FitSettings, fit_checkpoint
@@ -213,9 +214,6 @@ def _without_nan(values: np.ndarray) -> list[float | None]:
 
 
 def versions() -> dict[str, str]:
-    packages = (torch, mmseg, mmengine, np)
-    return {
-        'python': platform.python_version(),
-        **{package.__name__: package.__version__ for package in packages},
-        'mmseg_margin': version.__version__,
-    }
+    packages = (torch, mmseg, mmengine, np, mmseg_margin)
+    found = {package.__name__: package.__version__ for package in packages}
+    return {'python': platform.python_version(), **found}

@@ -120,7 +120,7 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     assert results(out) == before
     assert 'upsilon' in read_run(run_folder(out, 'bad', 0)).error
     page = (out / 'report' / 'index.html').read_text('utf-8')
-    assert 'bad, seed 0 failed' in page
+    assert 'bad, seed 0 is incomplete' in page
 
 
 def wait_for(path: Path, process: subprocess.Popen) -> None:
@@ -216,22 +216,13 @@ def test_arguments_are_parsed_before_torch_is_imported(tmp_path, flags):
     assert output_of_python(tmp_path, path).splitlines()[-1] == '[]'
 
 
-def test_names():
-    own = 'margin:tau=20,log_base=e'
-    names = compare.named_objectives(['ce', 'a=ce:0.5+lovasz:0.5', own, 'ce'])
-    assert names == {'ce': 'ce', 'a': 'ce:0.5+lovasz:0.5', own: own}
-
-
 @pytest.mark.parametrize(
-    ('jobs', 'existing', 'threads'),
-    [(1, None, '5'), (2, None, '2'), (9, None, '1'), (1, '3', '3')],
-)
-@pytest.mark.parametrize(
-    ('visible', 'gpus'),
+    ('jobs', 'existing', 'threads', 'visible', 'gpus'),
     [
-        ('4, 5', ['4', '5', '4']),
-        ('GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
-        (None, ['0', '1', '0']),
+        (1, None, '5', None, ['0', '1', '0']),
+        (2, None, '2', '4, 5', ['4', '5', '4']),
+        (9, None, '1', 'GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
+        (1, '3', '3', None, ['0', '1', '0']),
     ],
 )
 def test_jobs_divide_cores_and_visible_gpus(

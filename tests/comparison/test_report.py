@@ -171,8 +171,8 @@ def test_the_page_of_an_unfinished_comparison(tmp_path):
     text = write_report(tmp_path).read_text('utf-8')
     assert 'of 3 runs, 2 have no result' in text
     assert re.search('ce, seed 0 was interrupted and resumed .* 600', text)
-    assert 'ce, seed 1 has not finished' in text
-    assert 'margin, seed 0 failed: upsilon is too small' in text
+    assert 'ce, seed 1 is incomplete: it has not finished' in text
+    assert 'margin, seed 0 is incomplete: upsilon is too small' in text
 
 
 def test_the_page_without_any_result(tmp_path):
