@@ -118,9 +118,8 @@ def verdict(comparison: Comparison) -> str:
         return 'No run has finished yet, so there is nothing to compare.'
     if all(len(run.predicted) == 1 for run in done):
         found = {comparison.common['classes'][r.predicted[0]] for r in done}
-        return (
-            f'Every network predicts {" or ".join(found)} only: train longer.'
-        )
+        names = ' or '.join(sorted(found))
+        return f'Every network predicts {names} only: train longer.'
     means = frame['mIoU'].groupby('objective', sort=False).mean().dropna()
     means = means.round(2).sort_values(ascending=False, kind='stable')
     names, best = means.index.tolist(), means.iloc[0]
