@@ -53,8 +53,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.comparison.compare import compare, named_objectives
-    from mmseg_margin.comparison.report import write_report
+    from mmseg_margin.comparison.records import read_comparison
+    from mmseg_margin.comparison.report import verdict, write_report
     from mmseg_margin.tooling.launch import check_folders, load_config
     from mmseg_margin.tooling.mosaic import images_of_test_split
 
@@ -72,6 +74,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     samples, _ = images_of_test_split(cfg, number=4)
     print(f'The report is {write_report(out, samples)}')
+    print(verdict(read_comparison(out)))
     if failures:
         raise MarginError(
             f'{len(failures)} of the runs failed, the first of them '

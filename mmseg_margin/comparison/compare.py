@@ -3,7 +3,6 @@
 Each run has a process of its own, several of which are at work at a time.
 """
 
-import copy
 import hashlib
 import json
 import os
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -26,7 +24,6 @@ from mmengine.registry import init_default_scope
 from mmseg_margin.atomic_write import atomic_write_text
 from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.losses.objectives import parse_objective
-from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.stats import StatsCache, check_labels
 from mmseg_margin.terminal import printable
 
@@ -90,12 +87,10 @@ def compare(
             'max_iters, so that every objective gets the same iterations.'
         )
     losses = {n: parse_objective(text) for n, text in objectives.items()}
-    for terms in losses.values():
-        set_objective(copy.deepcopy(cfg), terms)
+    losses = json.loads(json.dumps(losses))  # as they are read again
     start = init or cfg.get('load_from') or ''
-    starts = {
-        s: describe_start(start.replace('{seed}', str(s))) for s in seeds
-    }
+    inits = {seed: start.replace('{seed}', str(seed)) for seed in seeds}
+    starts = {seed: describe_start(inits[seed]) for seed in seeds}
     common = describe(cfg)
     command = f'{Path(sys.argv[0]).name} {shlex.join(sys.argv[1:])}'
     out.mkdir(parents=True, exist_ok=True)
@@ -112,13 +107,13 @@ def compare(
         # Seed by seed, so that a comparison cut short is still a fair one.
         for seed, name in product(seeds, objectives):
             folder = run_folder(out, name, seed)
-            if (name, seed) not in known:
-                settings = objectives[name], losses[name], starts[seed]
-                run = Run(len(known), name, seed, *settings, command)
-                known[name, seed] = run
+            settings = objectives[name], losses[name], starts[seed]
+            new = Run(len(known), name, seed, *settings, command)
+            run = known.setdefault((name, seed), new)
+            if run is new:
                 write_run(run, folder)
-            if not known[name, seed].is_done(fit_offsets):
-                undone[folder] = (init or '').replace('{seed}', str(seed))
+            if not run.is_done(fit_offsets):
+                undone[folder] = inits[seed]
     total = len(objectives) * len(seeds)
     _say(
         f'{total} training runs of {common["iterations"]:,} iterations: '
@@ -178,7 +173,7 @@ def run_all(
 ) -> list[str]:
     """Carry out runs, given by their folders; return those that failed."""
     waiting, failures = list(undone), []
-    untrained = [folder for folder in undone if not read_run(folder).is_done()]
+    untrained = sum(not read_run(folder).is_done() for folder in undone)
     is_estimated = not untrained
     running: dict[int, tuple[Path, subprocess.Popen]] = {}
     try:
@@ -186,15 +181,14 @@ def run_all(
             for slot in set(range(jobs)) - running.keys():
                 if waiting:
                     folder = waiting.pop(0)
-                    options = [undone[folder]]
-                    options += ['--fit-offsets'] * fit
-                    process = _start(folder, options, slot, jobs)
-                    running[slot] = folder, process
+                    arguments = folder, undone[folder], fit
+                    environment = environment_of(slot, jobs)
+                    running[slot] = folder, _start(*arguments, environment)
             time.sleep(POLL_SECONDS)
             for folder, _ in running.values():
                 if not is_estimated and (seconds := _seconds_of(folder)):
                     is_estimated = True
-                    total = seconds * iterations * len(untrained) / jobs
+                    total = seconds * iterations * untrained / jobs
                     _say(
                         f'An iteration takes {seconds:.2g} s, all iterations '
                         f'about {timedelta(seconds=round(total))} h:mm:ss, to '
@@ -216,7 +210,7 @@ def run_all(
 
 
 def _say(text: str) -> None:
-    print(printable(text), flush=True)
+    print('\n'.join(map(printable, text.splitlines())), flush=True)
 
 
 def _outcome(run: Run, fit: bool, code: int) -> str:
@@ -230,18 +224,18 @@ def _outcome(run: Run, fit: bool, code: int) -> str:
 
 def _seconds_of(folder: Path) -> float:
     """The seconds of an iteration of a run, 0 before its first."""
-    with suppress(OSError):
-        return json.loads((folder / SECONDS_FILE).read_text('utf-8'))
-    return 0.0
+    path = folder / SECONDS_FILE
+    return float(path.read_text('utf-8')) if path.exists() else 0.0
 
 
 def _start(
-    folder: Path, options: list[str], slot: int, jobs: int
+    folder: Path, init: str, fit: bool, environment: dict[str, str]
 ) -> subprocess.Popen:
+    command = [sys.executable, '-m', __package__, str(folder), init]
     with open(folder / LOG_FILE, 'ab') as log:
         return subprocess.Popen(
-            [sys.executable, '-m', __package__, folder, *options],
-            env=environment_of(slot, jobs),
+            command + ['--fit-offsets'] * fit,
+            env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
         )

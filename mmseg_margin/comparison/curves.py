@@ -23,6 +23,8 @@ from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 from mmseg_margin.heads import bare_model
 
 CURVES_FILE, SECONDS_FILE = 'curves.json', 'seconds.json'
+# After so many their time is known well enough for an estimate.
+FIRST_ITERATIONS = 10
 # Sigmoids closer to 0 or 1 than this have no exact logit in float32.
 SIGMOID_MARGIN = 1e-6
 
@@ -59,8 +61,8 @@ class CurvesHook(Hook):
 
     Both are measured without augmentation and in evaluation mode, so that
     they can be compared with each other. The points are kept in
-    ``curves.json`` in the work dir; ``seconds.json`` has the median of the
-    seconds per iteration so far, without those of the measuring.
+    ``curves.json`` in the work dir; ``seconds.json`` has the median time of
+    the first iterations.
 
     Args:
         datasets: Data set configs for ``'train'`` and ``'val'``, with the
@@ -83,7 +85,6 @@ class CurvesHook(Hook):
         self.images = images
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.seconds: list[float] = []
-        self.reported = 0.0
 
     def before_train(self, runner: Runner) -> None:
         self.folder = Path(runner.work_dir)
@@ -103,10 +104,8 @@ class CurvesHook(Hook):
         self.started = time.perf_counter()
 
     def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
-        now, iteration = time.perf_counter(), runner.iter + 1
-        self.seconds.append(now - self.started)
-        if now - self.reported > 1:  # second
-            self.reported = now
+        self.seconds.append(time.perf_counter() - self.started)
+        if len(self.seconds) == min(FIRST_ITERATIONS, runner.max_iters):
             self._write(SECONDS_FILE, median(self.seconds))
         if not self.every_n_train_iters(runner, self.interval):
             return
@@ -114,7 +113,7 @@ class CurvesHook(Hook):
         for split, images in self.chosen.items():
             for name, value in measure(model, images, self.metric).items():
                 points = self.curves.setdefault(f'{split}_{name}', [])
-                points.append((iteration, value))
+                points.append((runner.iter + 1, value))
         self._write(CURVES_FILE, self.curves)
 
     def _write(self, name: str, content: Any) -> None:

@@ -17,7 +17,8 @@ from .records import PREDICTIONS, Comparison, run_folder
 CURVES_CAPTION = (
     'Means over the seeds; the bands are one standard deviation wide on '
     'either side. The losses of different objectives have different units and '
-    'cannot be compared with each other.'
+    'cannot be compared with each other; that of jaccard rises because its '
+    'cross-entropy term ramps up.'
 )
 LINES = {'train': ('training', ORANGE), 'val': ('validation', BLUE)}
 WIDTH = 480

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mmseg_margin.atomic_write import atomic_write_text
@@ -62,10 +61,6 @@ class Comparison:
     runs: list[Run]
 
     @property
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(run.name for run in self.runs))
-
-    @property
     def done(self) -> list[Run]:
         return [run for run in self.runs if run.is_done()]
 
@@ -88,7 +83,7 @@ class Comparison:
                         row[f'{prefix}IoU/{k}'] = iou
             rows.append(row)
         frame = pd.DataFrame(rows).set_index(['objective', 'seed'])
-        frame = frame.astype(float).replace([np.inf, -np.inf], np.nan)
+        frame = frame.astype(float)
         if f'{FITTED}mIoU' in frame:
             frame['gain'] = frame[f'{FITTED}mIoU'] - frame['mIoU']
         return frame

@@ -97,7 +97,8 @@ def warnings_about(comparison: Comparison) -> list[str]:
         )
     for run in comparison.runs:
         if run.error or not run.is_done():
-            warnings.append(f'{run} {run.error or "has not finished"}')
+            reason = run.error or 'it has not finished'
+            warnings.append(f'{run} is incomplete: {reason}')
         if run.resumed:
             warnings.append(
                 f'{run} was interrupted and resumed at iteration '
@@ -117,9 +118,8 @@ def verdict(comparison: Comparison) -> str:
         return 'No run has finished yet, so there is nothing to compare.'
     if all(len(run.predicted) == 1 for run in done):
         found = {comparison.common['classes'][r.predicted[0]] for r in done}
-        return (
-            f'Every network predicts {" or ".join(found)} only: train longer.'
-        )
+        names = ' or '.join(sorted(found))
+        return f'Every network predicts {names} only: train longer.'
     means = frame['mIoU'].groupby('objective', sort=False).mean().dropna()
     means = means.round(2).sort_values(ascending=False, kind='stable')
     names, best = means.index.tolist(), means.iloc[0]
@@ -155,6 +155,6 @@ def _against_baseline(frame: pd.DataFrame, subject: str) -> str:
     if difference.n < ENOUGH:
         meaning = 'too few to tell it from chance'
     return (
-        f'the paired difference of {subject} to {BASELINE} is {difference} '
-        f'(mean and 95 % interval) over {difference.n} seed(s), {meaning}'
+        f'the paired difference of {subject} to {BASELINE} (and its 95 % '
+        f'interval) is {difference} over {difference.n} seed(s), {meaning}'
     )

@@ -18,10 +18,11 @@ from mmengine.runner import find_latest_checkpoint
 from mmseg.evaluation import IoUMetric
 from mmseg.registry import METRICS
 
-from mmseg_margin import config_tools, version
+import mmseg_margin
+from mmseg_margin import config_tools
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.offsets import fit_checkpoint
+from mmseg_margin.offsets import FitSettings, fit_checkpoint
 from mmseg_margin.tooling.config_edits import without_validation
 from mmseg_margin.tooling.launch import build_runner, prepare_for_device
 
@@ -152,8 +153,9 @@ def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
     if checkpoint := last_checkpoint(folder):
         cfg.resume, cfg.load_from = True, str(checkpoint)
         iteration = int(checkpoint.stem.rpartition('_')[2])
-        run = replace(run, resumed=[*run.resumed, iteration])
-        write_run(run, folder)
+        if iteration < cfg.train_cfg.max_iters:
+            run = replace(run, resumed=[*run.resumed, iteration])
+            write_run(run, folder)
     prepare_for_device(cfg)
     runner = build_runner(cfg, is_verbose=True)
     runner.train()
@@ -192,7 +194,7 @@ def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
         build_runner(cfg, is_verbose=True),
         str(checkpoint),
         folder / 'fitted_offsets.pth',
-        num_images=max(1, min(FIT_IMAGES, images)),
+        FitSettings(num_images=max(1, min(FIT_IMAGES, images))),
         force=True,
     )
     iou, settings = np.array(fitted.after.classes), cfg.val_evaluator
@@ -212,9 +214,6 @@ def _without_nan(values: np.ndarray) -> list[float | None]:
 
 
 def versions() -> dict[str, str]:
-    packages = (torch, mmseg, mmengine, np)
-    return {
-        'python': platform.python_version(),
-        **{package.__name__: package.__version__ for package in packages},
-        'mmseg_margin': version.__version__,
-    }
+    packages = (torch, mmseg, mmengine, np, mmseg_margin)
+    found = {package.__name__: package.__version__ for package in packages}
+    return {'python': platform.python_version(), **found}

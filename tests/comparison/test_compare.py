@@ -1,22 +1,25 @@
 """A comparison with a very small net: fair, repeatable, not to be lost."""
 
 import os
-import random
-import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
 
-from mmseg_margin import offsets
-from mmseg_margin.comparison import compare, training
-from mmseg_margin.comparison.runs import load_results, read_run, run_folder
-from tests.commands import TOOLS, load_tool
+from mmseg_margin.comparison import compare
+from mmseg_margin.comparison.records import (
+    read_comparison,
+    read_run,
+    run_folder,
+    write_run,
+)
+from tests.commands import TOOLS, call, load_tool, output_of_python
 from tests.small_training import write_config
 
 LOSSES = ('ce', 'twin=ce:loss_name=loss_twin', 'margin')
@@ -32,8 +35,8 @@ def config(tmp_path_factory):
     return write_config(folder / 'small.py', max_iters=ITERATIONS)
 
 
-def command(config, out, *losses, seeds=1):
-    flags = ('--jobs', '2', '--seeds', str(seeds), '--losses', *losses)
+def command(config, out, *losses):
+    flags = ('--jobs', '2', '--seeds', '1', '--losses', *losses)
     return [str(config), '--out', str(out), *flags]
 
 
@@ -43,20 +46,15 @@ def start(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
-
-
-def main(*arguments, options=(), **settings):
-    argv = [*command(*arguments, **settings), *options]
-    load_tool('compare')['main'](argv)
 
 
 def results(out):
     """What the table is made of, without what a clock has measured."""
     return {
         run.name: (run.metrics, run.class_iou, run.curves)
-        for run in load_results({'': out}).runs
-        if run.is_done()
+        for run in read_comparison(out).done
     }
 
 
@@ -75,21 +73,26 @@ def test_all_runs_are_trained_and_reported(finished):
     report = out / 'report' / 'index.html'
     assert str(report) in output
     assert '>twin</th>' in report.read_text('utf-8')
-    assert (out / 'report' / 'report.md').is_file()
     assert [*results(out)] == ['ce', 'twin', 'margin']
-    for name in results(out):
-        assert f'{name}, seed 0: mIoU' in output
-    ce, twin, margin = load_results({'': out}).runs
+    # The plan comes first, then an estimate, then the results.
+    plan, estimate, done = (
+        output.index(text)
+        for text in (
+            '3 training runs of 4',
+            'An iteration takes',
+            'ce, seed 0',
+        )
+    )
+    assert plan < estimate < done
+    ce, twin, margin = read_comparison(out).runs
     assert twin.objective == 'ce:loss_name=loss_twin'
     assert ce.losses == [{'type': 'CrossEntropyLoss'}]
     assert margin.losses[0]['type'] == 'MarginCalibrationLoss'
-    assert (margin.config, margin.iterations) == ('small.py', ITERATIONS)
-    assert len(margin.class_counts) == len(margin.classes) == 4
-    assert margin.versions['torch']
-    expected = {'train_loss', 'val_loss', 'train_mIoU', 'val_mIoU'}
-    assert margin.curves.keys() >= expected
-    for points in margin.curves.values():
-        assert [iteration for iteration, _ in points] == [1, 2, 3, 4]
+    assert margin.versions['torch'] == torch.__version__
+    assert (margin.start, margin.resumed, margin.error) == (None, [], None)
+    common = read_comparison(out).common
+    assert (common['config'], common['iterations']) == ('small.py', ITERATIONS)
+    assert len(common['class_counts']) == len(common['classes']) == 4
     # Nothing is done twice: mmengine makes a folder for each training.
     assert len([*run_folder(out, 'ce', 0).glob('20*_*')]) == 1
 
@@ -101,152 +104,131 @@ def test_objectives_differ_in_nothing_else(finished):
     assert found['ce'] != found['margin']
 
 
-def test_killed_at_any_moment_it_gives_the_same_table(
-    config, finished, tmp_path
-):
-    out = tmp_path / 'out'
-    rng = random.Random(0)
-    for _ in range(int(os.environ.get('MMSEG_MARGIN_KILLS', '1'))):
-        process = start(config, out, 'ce', 'margin')
-        time.sleep(rng.uniform(4, 14))
-        process.kill()
-        process.communicate()
-    # A run that has begun keeps the config that an earlier version wrote.
-    begun = [*out.glob('runs/*/*/run.py')]
-    for path in begun:
-        path.write_text(f'{path.read_text()}begun = True\n')
-    main(config, out, 'ce', 'margin')
-    assert all(Config.fromfile(path).begun for path in begun)
-    undisturbed = results(finished[0])
-    del undisturbed['twin']
-    assert results(out) == undisturbed
-
-
 def test_more_is_added_and_nothing_done_again(config, finished, capsys):
-    """Also that a run which fails leaves the others."""
+    """Also that a run which fails leaves the others, and says why."""
     out, _ = finished
     before = results(out)
     done = run_folder(out, 'margin', 0) / 'record.json'
     written = done.stat().st_mtime_ns
-    with pytest.raises(SystemExit):
-        main(config, out, 'margin', 'bad=margin:upsilon=1e-30')
-    printed = capsys.readouterr()
-    assert '1 of 2 runs failed, the first of them bad, seed 0' in printed.err
-    cause = r'see \S*bad/seed-0/log\.txt \(upsilon=1e-30 makes mu_k of .*\)'
-    assert re.search(cause, printed.err), printed.err
+    losses = ('margin', 'bad=margin:upsilon=1e-30')
+    code, said = call(capsys, 'compare', *command(config, out, *losses))
+    assert code == 1
+    assert 'bad, seed 0: failed' in said
+    assert 'upsilon=1e-30' in said
+    assert 'bad/seed-0/log.txt' in said
     assert done.stat().st_mtime_ns == written
     assert results(out) == before
-    assert load_results({'': out}).missing() == {'': 'bad (seed 0)'}
-    assert 'provisional' in (out / 'report' / 'report.md').read_text()
+    assert 'upsilon' in read_run(run_folder(out, 'bad', 0)).error
+    page = (out / 'report' / 'index.html').read_text('utf-8')
+    assert 'bad, seed 0 is incomplete' in page
 
 
-def test_offsets_are_fitted_to_finished_runs(finished, monkeypatch):
-    """And the record keeps both measurements; nothing is trained again."""
+def newest_checkpoint(folder: Path) -> int:
+    numbers = (int(path.stem[5:]) for path in folder.glob('iter_*.pth'))
+    return max(numbers, default=0)
 
-    def fit(runner, checkpoint, out, force):
-        """Gives every pixel to the last class."""
-        saved = torch.load(checkpoint, weights_only=False)
-        saved['state_dict']['decode_head.conv_seg.bias'][-1] += 1e4
-        torch.save(saved, out)
-        return SimpleNamespace(offsets=[0.0, 0.0, 0.0, 1e4])
 
-    monkeypatch.setattr(offsets, 'fit_checkpoint', fit)
-    folder = run_folder(finished[0], 'ce', 0)
-    before = read_run(folder)
-    checkpoints = {path: path.stat().st_mtime_ns for path in folder.glob('i*')}
-    assert checkpoints
-    training.main(folder, True)
+def test_a_killed_run_continues_from_its_last_checkpoint(tmp_path, capsys):
+    config = write_config(tmp_path / 'long.py', max_iters=400)
+    out = tmp_path / 'out'
+    folder = run_folder(out, 'ce', 0)
+    kills = int(os.environ.get('MMSEG_MARGIN_KILLS', '1'))
+    for _ in range(kills):
+        before = newest_checkpoint(folder)
+        process = start(config, out, 'ce')
+        while newest_checkpoint(folder) == before:
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    code, said = call(capsys, 'compare', *command(config, out, 'ce'))
+    assert code == 0, said
     run = read_run(folder)
-    assert run.is_done(fit=True)
-    assert run.metrics == before.metrics
-    assert run.fitted['offsets'] == [0.0, 0.0, 0.0, 1e4]
-    assert run.fitted['class_iou'][:3] == [0, 0, 0]
-    assert run.figures['fitted mIoU'] != run.figures['mIoU']
-    assert (folder / 'predictions-fitted').is_dir()
-    assert checkpoints == {p: p.stat().st_mtime_ns for p in folder.glob('i*')}
-
-
-def test_fitting_needs_a_checkpoint(finished, tmp_path, capsys):
-    folder = run_folder(finished[0], 'twin', 0)
-    copied = shutil.copytree(folder, tmp_path / 'run')
-    path = copied / 'run.py'
-    path.write_text(path.read_text().replace(str(folder), str(copied)))
-    for checkpoint in (*copied.glob('*.pth'), copied / 'last_checkpoint'):
-        checkpoint.unlink()
-    with pytest.raises(SystemExit):
-        training.main(copied, True)
-    assert 'has no checkpoint to fit offsets to' in capsys.readouterr().err
+    assert run.metrics
+    assert len(run.resumed) == kills
+    assert all(0 < iteration < 400 for iteration in run.resumed)
+    iterations = [iteration for iteration, _ in run.curves['val_mIoU']]
+    assert iterations == [80, 160, 240, 320, 400]
+    page = (out / 'report' / 'index.html').read_text('utf-8')
+    assert f'resumed at iteration {run.resumed[0]}' in page
 
 
 @pytest.mark.parametrize(
-    ('losses', 'settings', 'said'),
+    ('losses', 'options', 'said'),
     [
-        (['ce'], {'seeds': 0}, '--seeds must be 1 or more'),
-        (['twin=lovasz'], {}, 'another objective called twin: choose another'),
-        (['x=ce', 'x=lovasz'], {}, "both ce and lovasz 'x': give each a name"),
-        (['nonsense'], {}, "'nonsense' is not known"),
-        (['lovasz'], {'options': OTHER_BATCH}, 'other settings: choose'),
-        (['ce'], {'options': ['--init', 'a.pth']}, 'with another init'),
-        (['ce'], {'options': ['--init', 'a{x}']}, 'with another init'),
+        (['twin=lovasz'], [], 'another objective called twin'),
+        (['x=ce', 'x=lovasz'], [], "both ce and lovasz 'x'"),
+        (['nonsense'], [], "'nonsense'"),
+        (['lovasz'], OTHER_BATCH, 'other settings'),
+        (['ce'], ['--init', 'a{x}'], 'does not exist'),
+        (['ce'], ['--init', 'missing-{seed}.pth'], 'missing-0.pth'),
+        (['ce'], ['--cfg-options', 'train_cfg._delete_=True'], 'epochs'),
     ],
 )
-def test_what_cannot_be_done_is_said(
-    config, finished, capsys, losses, settings, said
+def test_mistakes(config, finished, capsys, losses, options, said):
+    arguments = [*command(config, finished[0], *losses), *options]
+    code, shown = call(capsys, 'compare', *arguments)
+    assert code == 1
+    assert said in shown
+
+
+def test_another_start_is_refused_by_its_content(
+    config, finished, tmp_path, capsys
 ):
-    with pytest.raises(SystemExit, match='1'):
-        main(config, finished[0], *losses, **settings)
-    assert said in capsys.readouterr().err
+    """Files of the same name, of which one was used before."""
+    out = shutil.copytree(finished[0], tmp_path / 'out')
+    paths = [tmp_path / name / 'start.pth' for name in 'abc']
+    for path, content in zip(paths, (b'1', b'1', b'2'), strict=True):
+        path.parent.mkdir()
+        path.write_bytes(content)
+    for run in read_comparison(out).runs:
+        start = compare.describe_start(str(paths[0]))
+        assert start.startswith('start.pth (sha256 ')
+        write_run(replace(run, start=start), run_folder(out, run.name, 0))
+    arguments = command(config, out, 'ce')
+    for path, code in zip(paths, (0, 0, 1), strict=True):
+        found, said = call(capsys, 'compare', *arguments, '--init', path)
+        assert found == code, said
+    assert 'another start' in said
+    code, said = call(capsys, 'compare', *arguments)
+    assert (code, 'another start' in said) == (1, True)
 
 
-@pytest.mark.parametrize('init', ['a{x}', 'missing-{seed}.pth'])
-def test_a_missing_checkpoint_is_named(config, tmp_path, capsys, init):
-    with pytest.raises(SystemExit):
-        main(config, tmp_path / 'out', 'ce', options=['--init', init])
-    named = init.replace('{seed}', '0')
-    said = f'The checkpoint {named} of --init does not exist'
-    assert said in capsys.readouterr().err
+def test_the_shortest_command():
+    """It compares ce and jaccard with three seeds."""
+    args = load_tool('compare')['parse_args'](['CONFIG'])
+    assert (args.losses, args.seeds) == (['ce', 'jaccard'], 3)
 
 
-def test_names():
-    own = 'margin:tau=20,log_base=e'
-    names = compare.named_objectives(['ce', 'a=ce:0.5+lovasz:0.5', own, 'ce'])
-    assert names == {'ce': 'ce', 'a': 'ce:0.5+lovasz:0.5', own: own}
+@pytest.mark.parametrize('flags', [['--help'], ['C', '--seeds', '0'], []])
+def test_arguments_are_parsed_before_torch_is_imported(tmp_path, flags):
+    tool = str(TOOLS / 'compare.py')
+    program = (
+        'import runpy, sys\n'
+        f'sys.argv = {["compare.py", *flags]!r}\n'
+        'try:\n'
+        f'    runpy.run_path({tool!r}, run_name="__main__")\n'
+        'except SystemExit:\n'
+        '    print(sorted({"torch", "mmseg"} & {*sys.modules}))\n'
+    )
+    path = tmp_path / 'program.py'
+    path.write_text(program)
+    assert output_of_python(tmp_path, path).splitlines()[-1] == '[]'
 
 
 @pytest.mark.parametrize(
-    ('logged', 'cause'),
+    ('jobs', 'existing', 'threads', 'visible', 'gpus'),
     [
-        ('error: first\n', 'first'),
-        ('error: no GPU\n(set X=1)\n', 'no GPU'),
-        ('error: 1 problem(s)\n[problem] a\n[warning] b\n', 'a'),
-        ('Traceback:\n  File "a"\na.BError: c: d\n', 'a.BError: c: d'),
-        ('KeyboardInterrupt\n', 'KeyboardInterrupt'),
-        ('11/18 - INFO - error: none\n', 'no error in it, exit code -9'),
-    ],
-)
-def test_the_cause_of_a_failure_is_the_last_error(tmp_path, logged, cause):
-    """Of this attempt: earlier ones have logged to the same file."""
-    log = tmp_path / compare.LOG_FILE
-    log.write_text(f'error: of yesterday\n{logged}')
-    assert compare.cause_of_failure(log, 20, -9) == cause
-
-
-@pytest.mark.parametrize(
-    ('jobs', 'existing', 'threads'),
-    [(1, None, '5'), (2, None, '2'), (9, None, '1'), (1, '3', '3')],
-)
-@pytest.mark.parametrize(
-    ('visible', 'gpus'),
-    [
-        ('4, 5', ['4', '5', '4']),
-        ('GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
-        (None, ['0', '1', '0']),
+        (1, None, '5', None, ['0', '1', '0']),
+        (2, None, '2', '4, 5', ['4', '5', '4']),
+        (9, None, '1', 'GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
+        (1, '3', '3', None, ['0', '1', '0']),
     ],
 )
 def test_jobs_divide_cores_and_visible_gpus(
     monkeypatch, jobs, existing, threads, visible, gpus
 ):
-    monkeypatch.setattr(compare, 'available_cores', lambda: 5)
+    monkeypatch.setattr(torch, 'get_num_threads', lambda: 5)
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
     variables = {'OMP_NUM_THREADS': existing, 'CUDA_VISIBLE_DEVICES': visible}

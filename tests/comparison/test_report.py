@@ -1,38 +1,27 @@
-"""Reports and summaries of comparisons in every state."""
+"""Verdict, tables and page of comparisons in every state."""
 
-import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
-from mmseg_margin.comparison.report import verdict, write_report
-from mmseg_margin.comparison.runs import save_runs
-from tests.commands import load_tool
-from tests.comparison import invented
-from tests.comparison.test_runs import MIOU
-
-NAN = float('nan')
-TITLES = (
-    *('Results', 'IoU of each class', 'Curves', 'Examples'),
-    *('Fitted offsets', 'Classes and margins', 'Cost', 'Settings'),
+from mmseg_margin.comparison import tables
+from mmseg_margin.comparison.report import (
+    settings_of,
+    verdict,
+    warnings_about,
+    write_report,
 )
-HOSTILE = [
-    '<script>alert(1)</script>',
-    'pipe | and\nline\x00\x1b[2J',
-    '"quoted" onload="x" & \u2028 \ud800',
-    '$x$ `code` *bold* ![a](http://example.org/x.png)',
-    '</td></table><img src=http://example.org/y.png>',
-]
-
+from mmseg_margin.report.numbers import ABSENT
+from mmseg_margin.report.pages import Bold
+from tests.comparison import invented
 
 # The mIoU of seeds 0, 1, ... of each objective, and what is said about them.
 SAID = {
     'margin wins for certain': (
         {'ce': [60, 61, 62], 'margin': [64, 65.2, 66.1], 'lovasz': [62, 64]},
         'margin has the highest mean mIoU (65.10), 2.10 above lovasz (63.00);',
-        '[+3.85, +4.35] over 3 seeds',
-        'so margin is better than ce here.',
+        '[+3.85, +4.35]',
+        'over 3 seed(s), so margin is better than ce here.',
     ),
     'margin wins perhaps': (
         {'ce': [60, 61, 62], 'margin': [60, 63, 61.5]},
@@ -40,28 +29,26 @@ SAID = {
         'which covers 0, so neither is shown to be better',
     ),
     'margin loses to ce': (
-        {'margin': [58, 59.1], 'ce': [60, 61]},
-        'ce has the highest mean mIoU (60.50), 1.95 above margin (58.55);',
-        'of margin to ce is [\u22122.59, \u22121.31]',
+        {'margin': [58, 59.1, 60], 'ce': [60, 61, 62]},
+        'ce has the highest mean mIoU (61.00), 1.97 above margin (59.03);',
+        'difference of margin to ce',
         'so margin is worse than ce here.',
     ),
-    'margin is named even when far behind': (
-        {'ce': [60], 'focal': [62], 'lovasz': [63], 'margin': [50]},
-        'lovasz has the highest mean mIoU (63.00)',
-        '; margin is number 4 of 4 (50.00);',
-        'margin to ce is \u221210.00 with a single seed',
-        'no interval and may be chance',
+    'two seeds decide nothing': (
+        {'margin': [58, 59], 'ce': [60, 61]},
+        'ce has the highest mean mIoU (60.50), 2.00 above margin (58.50);',
+        'over 2 seed(s), too few to tell it from chance',
     ),
-    'the best of several margin objectives is compared': (
-        {'margin': [60], 'margin:tau=20': [64], 'ce': [61]},
-        'difference of margin:tau=20 to ce is +3.00',
-    ),
-    'without margin the best is compared': (
-        {'ce': [60, 60], 'focal': [59, 59.5]},
-        'paired difference of focal to ce',
+    'a tie is called a tie': (
+        {'ce': [23.3], 'jaccard': [23.301], 'lovasz': [20]},
+        'ce and jaccard tie at a mean mIoU of 23.30;',
     ),
     'nothing to pair with': (
         {'margin': [61], 'lovasz': [60], 'ce': [None, 60]},
+        'no seed has been run with both margin and ce',
+    ),
+    'no baseline': (
+        {'margin': [61], 'lovasz': [60]},
         'no seed has been run with both margin and ce',
     ),
     'a single objective wins nothing': (
@@ -72,10 +59,6 @@ SAID = {
         {'margin': [None], 'ce': [None]},
         'No run has finished yet',
     ),
-    'nan is no result': (
-        {'margin': [NAN], 'ce': [60]},
-        'ce has a mean mIoU of 60.00; no other',
-    ),
 }
 
 
@@ -85,147 +68,114 @@ def test_what_is_said(case):
     text = verdict(invented.comparison_of(miou))
     for fragment in fragments:
         assert fragment in text
-    assert text.startswith(fragments[0]) or len(fragments) == 1
 
 
-class Elements(HTMLParser):
-    """All elements of a page with their attributes."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.found = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-
-def report(out, results, samples=()):
-    """The page and its Markdown."""
-    invented.write_comparison(out, results)
-    page = write_report(out, samples)
-    assert page == out / 'report' / 'index.html'
-    markdown = page.with_name('report.md')
-    return page.read_text('utf-8'), markdown.read_text('utf-8')
-
-
-def summarise(*arguments):
-    load_tool('summarise')['main']([str(each) for each in arguments])
-
-
-def test_complete_report(tmp_path):
-    results = invented.fit(invented.make_comparison())
-    samples = invented.write_samples(tmp_path, results, n=2)
-    html, markdown = report(tmp_path, results, samples)
-    for text in (html, markdown):
-        assert 'provisional' not in text
-        assert [title for title in TITLES if title not in text] == []
-        assert 'margin has the highest mean mIoU' in text
-        assert 'MarginCalibrationLoss' in text
-        assert results.runs[0].command in text
-    assert (tmp_path / 'report' / 'results.json').stat().st_size < 20_000
-    files = re.findall(r'!\[.*\]\((.*)\)', markdown)
-    assert len(files) == len(set(files)) == 7
-    assert all((tmp_path / 'report' / file).is_file() for file in files)
-    # Nothing but data is loaded.
-    for tag, attributes in Elements(html).found:
-        assert tag not in ('script', 'link', 'iframe', 'object')
-        assert not attributes.get('src', 'data:').partition('data:')[0]
-        assert attributes.get('href', '#').startswith('#')
-    assert 'url(' not in html
-    assert '@import' not in html
-
-
-def test_hostile_names_are_only_names(tmp_path):
-    pytest.importorskip('markdown_it')
-    from markdown_it import MarkdownIt
-
-    hostile = {'classes': HOSTILE, 'command': '<b>|', 'config': '<i>.py'}
-    long = f'margin:tau=1.{"0" * 400}'
-    results = invented.make_comparison((long, 'ce'), (0,), **hostile)
-    samples = invented.write_samples(tmp_path, results, n=1)
-    html, markdown = report(tmp_path, results, samples)
-    rendered = MarkdownIt('commonmark').enable('table').render(markdown)
-    for text in (html, rendered):
-        found = Elements(text).found
-        tags = [tag for tag, _ in found]
-        assert not {'script', 'b', 'i', 'em'} & set(tags)
-        assert tags.count('table') == 6
-        sources = [a['src'] for tag, a in found if tag == 'img']
-        assert len(sources) == 5
-        assert not any('example.org' in source for source in sources)
-        assert '&lt;script&gt;alert(1)&lt;/script&gt;' in text
-        assert long in text.replace('<wbr>', '')
-        assert '\x00' not in text
-        assert '\x1b' not in text
-    # Every row of a table has the cells that its header announces.
-    for table in re.findall(r'(?:^\|.*\n)+', markdown, re.MULTILINE):
-        rows = table.splitlines()
-        bars = [len(re.findall(r'(?<!\\)\|', row)) for row in rows]
-        assert len(set(bars)) == 1
-
-
-def test_unfinished_comparison(tmp_path):
-    skip = (('ce', 1), ('margin', 1))
-    results = invented.make_comparison(('margin', 'ce'), (0, 1), skip)
-    for text in report(tmp_path, results):
-        assert 'of 4 runs, 2 have no result' in text
-        assert 'margin (seed 1), ce (seed 1)' in text
-        assert 'with a single seed' in text
-
-
-def test_no_run_finished(tmp_path):
-    html, _ = report(tmp_path, invented.comparison_of({'ce': [None]}))
-    assert 'No run has recorded any curves' in html
-    assert 'There is no result of ce' in html
-    summarise(tmp_path, '--out', tmp_path / 'summary')
-    summary = (tmp_path / 'summary' / 'index.html').read_text('utf-8')
-    for text in (html, summary):
-        assert 'No run has finished yet' in text
-
-
-@pytest.fixture
-def places(tmp_path):
-    """Folders, but the last as one file, as it is kept beside a report."""
-    for label, miou in MIOU.items():
-        results = invented.fit(invented.comparison_of(miou))
-        invented.write_comparison(tmp_path / label, results)
-    file = tmp_path / label / 'results.json'
-    save_runs(results.runs, file)
-    folders = [f'{key}={tmp_path / key}' for key in MIOU]
-    return [*folders[:-1], f'{label}={file}']
-
-
-def test_summary(places, tmp_path, capsys):
-    out = tmp_path / 'summary'
-    summarise(*places, '--out', out)
-    assert f'The summary is {out / "index.html"}' in capsys.readouterr().out
-    text = (out / 'report.md').read_text('utf-8')
-    assert (
-        'Over 3 comparisons the best average rank is that of lovasz (1.33, '
-        '+1.67 to ce in the mean' in text
+def test_networks_that_predict_one_class_only():
+    both = invented.comparison_of({'ce': [20, 20], 'jaccard': [20, 20]})
+    same = invented.change(both, predicted=[0])
+    assert verdict(same) == 'Every network predicts tissue only: train longer.'
+    some = invented.comparison_of({'ce': [20]})
+    mixed = invented.change(both, predicted=[2]).runs[2:] + some.runs
+    found = invented.Comparison(invented.COMMON, mixed)
+    assert 'tie' in verdict(found)
+    assert 'jaccard, seed 0 predicts wrist only: train longer.' in (
+        warnings_about(found)
     )
-    assert '> long/a lacks ce (seed 1), margin.' in text
-    for picture in ('summary.png', 'offsets.png'):
-        assert f']({picture})' in text
-        assert (out / picture).read_bytes().startswith(b'\x89PNG')
-    assert len((out / 'summary.csv').read_text().splitlines()) == 16
-    figures = json.loads((out / 'summary.json').read_text())
-    assert [*figures] == ['lovasz', 'margin', 'ce']
+
+
+def cells(table):
+    """The cells of a table by the names of row and column."""
+    return {
+        (row[0], column): cell
+        for row in table.rows
+        for column, cell in zip(table.columns, row, strict=True)
+    }
 
 
 @pytest.mark.parametrize(
-    ('second', 'said'),
+    ('ce', 'margin', 'text', 'is_bold'),
     [
-        ('other={0}', 'short/a is given twice: leave one out.'),
-        ('{0}/report', 'report is given twice'),
-        ('short/a={1}', "Two comparisons are called 'short/a': write LABEL="),
-        ('nowhere', 'nowhere holds no comparison: give the --out folder'),
+        # The seeds differ by ten points, the pairs always by two.
+        ([50, 60, 70], [52, 62, 72], '+2.00 [+2.00, +2.00]', True),
+        ([50, 60], [52, 62], '+2.00 [+2.00, +2.00]', False),
+        ([50], [52], '+2.00', False),
+        ([50, None, 60], [52, 99, 64], '+3.00 [\u22129.71, +15.71]', False),
     ],
 )
-def test_what_cannot_be_summed_up(places, capsys, second, said):
-    folders = [place.rpartition('=')[2] for place in places]
-    with pytest.raises(SystemExit):
-        summarise(places[0], second.format(*folders))
-    assert said in capsys.readouterr().err
+def test_differences_are_paired(ce, margin, text, is_bold):
+    frame = invented.comparison_of({'ce': ce, 'margin': margin}).frame()
+    cell = cells(tables.difference_table(frame))['margin', 'tail mIoU']
+    assert (cell, isinstance(cell, Bold)) == (text, is_bold)
+
+
+@pytest.mark.parametrize(
+    'miou', [{'margin': [5]}, {'margin': [5], 'ce': [None]}, {'ce': [5]}]
+)
+def test_no_baseline_no_differences(miou):
+    frame = invented.comparison_of(miou).frame()
+    assert tables.difference_table(frame) is None
+
+
+def test_tables_with_fitted_offsets():
+    made = invented.comparison_of({'ce': [50, 60], 'margin': [52, None]})
+    for run in made.runs:
+        run.class_iou[2:] = [0.0, 50.0, None] if run.metrics else []
+    overall = cells(tables.overall_table(made.frame()))
+    assert overall['ce', 'mIoU'] == '55.00 ± 7.07'
+    assert overall['margin', 'mIoU'] == '52.00'
+    assert (overall['ce', 'seeds'], overall['margin', 'seeds']) == ('2', '1')
+    assert overall['ce', 's / iteration'] == '1.2'
+    by_class = tables.class_table(made, made.frame())
+    names = [row[0] for row in by_class.rows]
+    assert names == ['tissue', 'shaft', 'claspers', 'wrist', 'probe']
+    found = cells(by_class)
+    assert found['tissue', 'share %'] == '91.291'
+    assert found['probe', 'ce'] == ABSENT
+    # A class that is never predicted has an IoU.
+    assert found['wrist', 'ce'] == '0.00 ± 0.00'
+    fitted = invented.fit(invented.comparison_of({'ce': [50, 60]}), gain=1.5)
+    overall = cells(tables.overall_table(fitted.frame()))
+    assert overall['ce', 'mIoU with fitted offsets'] == '56.50 ± 7.07'
+    assert overall['ce', 'gain by fitting'] == '+1.50 [+1.50, +1.50]'
+    found = cells(tables.class_table(fitted, fitted.frame()))
+    assert found['probe', 'fitted ce'] == '49.50 ± 7.07'
+
+
+def test_the_page_of_a_complete_comparison(tmp_path):
+    miou = {'ce': [60, 61, 62], 'margin': [64, 65, 66]}
+    made = invented.fit(invented.comparison_of(miou), gain=1.0)
+    made.runs[1].versions['torch'] = '2.14.0'
+    invented.write_comparison(tmp_path, made)
+    samples = invented.write_samples(tmp_path, made, n=2)
+    text = write_report(tmp_path, samples).read_text('utf-8')
+    for said in ('Curves', 'Examples', 'MarginCalibrationLoss', 'compare.py'):
+        assert said in text
+    assert 'margin has the highest mean mIoU' in text
+    assert 'provisional' not in text
+    # The versions of all runs, not only of the last one.
+    assert settings_of(made)['torch'] == '2.13.0, 2.14.0'
+    assert text.count('src="data:image/png;base64,') == 2
+    assert (tmp_path / 'report' / 'results.json').is_file()
+
+
+def test_the_page_of_an_unfinished_comparison(tmp_path):
+    made = invented.comparison_of({'ce': [50, None], 'margin': [None]})
+    fields = [{'resumed': [600]}, {}, {'error': 'upsilon is too small'}]
+    made.runs[:] = [
+        invented.make_run(run.name, run.seed, miou, **changed)
+        for run, miou, changed in zip(
+            made.runs, (50, None, None), fields, strict=True
+        )
+    ]
+    invented.write_comparison(tmp_path, made)
+    text = write_report(tmp_path).read_text('utf-8')
+    assert 'of 3 runs, 2 have no result' in text
+    assert re.search('ce, seed 0 was interrupted and resumed .* 600', text)
+    assert 'ce, seed 1 is incomplete: it has not finished' in text
+    assert 'margin, seed 0 is incomplete: upsilon is too small' in text
+
+
+def test_the_page_without_any_result(tmp_path):
+    made = invented.comparison_of({'ce': [None]})
+    invented.write_comparison(tmp_path, made)
+    assert 'No run has finished yet' in write_report(tmp_path).read_text()

@@ -1,21 +1,27 @@
-"""What CurvesHook measures, and that its time is not counted."""
+"""One run in this process: what is measured, from where, and how."""
 
 import json
+import shutil
 import time
 from statistics import median
 
 import pytest
+import torch
 from mmcv.transforms import BaseTransform
-from mmengine.hooks import Hook
+from mmengine.config import Config
 from mmengine.runner import Runner
-from mmseg.registry import TRANSFORMS
+from mmseg.registry import MODELS, TRANSFORMS
 
-from mmseg_margin.comparison.training import CURVES_FILE, CurvesHook
-from tests.small_training import PLAIN, training_config
+from mmseg_margin.comparison import records, training
+from mmseg_margin.comparison.curves import CURVES_FILE, CurvesHook
+from mmseg_margin.errors import MarginError
+from tests.comparison import invented
+from tests.small_training import PLAIN, training_config, write_config
 from tests.stats.builders import write_set
 
 SECONDS = 0.5
 LOST = 12345.0
+VOID = 4
 
 
 @TRANSFORMS.register_module()
@@ -27,27 +33,142 @@ class SleepTransform(BaseTransform):
         return results
 
 
-class PartsHook(Hook):
-    """Reports the parts of a loss before CurvesHook, as JaccardLoss does."""
-
-    priority = 'HIGH'
-
-    def after_train_iter(self, runner, *args, **kwargs):
-        hub = runner.message_hub
-        hub.update_scalar('train/decode.jaccard', runner.iter)
-        hub.update_scalar('train/decode.ce_weight', 0.5)
+def begin(out, config, counts=(9, 9, 9, 9)):
+    """The folder of a comparison with one run of ce that has not begun."""
+    run = invented.make_run('ce', 0, None)
+    common = {**invented.COMMON, 'class_counts': list(counts)}
+    invented.write_comparison(out, records.Comparison(common, [run]))
+    shutil.copy(config, out / records.CONFIG_FILE)
+    return records.run_folder(out, 'ce', 0)
 
 
-def _add_point_without_checkpoint(path):
-    """As if a kill came between a point and the next checkpoint."""
-    curves = json.loads(path.read_text())
-    for points in curves.values():
-        points.append([4, LOST])
-    path.write_text(json.dumps(curves))
+def measured_by_upstream(config, checkpoint, tmp_path):
+    """The mIoU of a stock Runner with the config's own evaluator."""
+    cfg = Config.fromfile(config)
+    cfg.load_from, cfg.work_dir = str(checkpoint), str(tmp_path / 'stock')
+    cfg.experiment_name = checkpoint.stem + tmp_path.name
+    cfg.val_dataloader = None
+    return Runner.from_cfg(cfg).test()['mIoU']
 
 
 @pytest.fixture(scope='module')
-def trained(tmp_path_factory):
+def run(tmp_path_factory):
+    """A finished run on labels whose ignored value is no 255."""
+    folder = tmp_path_factory.mktemp('void')
+    config = write_config(folder / 'void.py', max_iters=8)
+    cfg = Config.fromfile(config)
+    write_set(folder / 'data', 6, values=(0, 1, 2, 3, VOID))
+    cfg.test_evaluator.ignore_index = VOID
+    cfg.model.decode_head.ignore_index = VOID
+    cfg.model.data_preprocessor.seg_pad_val = VOID
+    cfg.train_cfg.val_interval = 4
+    cfg.dump(config)
+    run = begin(folder / 'out', config)
+    training.carry_out(run, '', fit=True)
+    return config, run
+
+
+def test_the_settings_of_the_evaluator_are_kept(run, tmp_path):
+    """The test, the curves and the fit ignore what the config ignores."""
+    config, folder = run
+    record = records.read_run(folder)
+    expected = measured_by_upstream(config, folder / 'iter_8.pth', tmp_path)
+    assert record.metrics['mIoU'] == expected
+    fitted = folder / 'fitted_offsets.pth'
+    expected = measured_by_upstream(config, fitted, tmp_path)
+    measured = record.fitted['metrics']['mIoU']
+    assert measured == pytest.approx(expected, abs=0.02)
+    # The curves have their points at the val_interval of the config.
+    assert [iteration for iteration, _ in record.curves['val_mIoU']] == [4, 8]
+    written = Config.fromfile(folder / records.CONFIG_FILE)
+    curves = next(
+        hook for hook in written.custom_hooks if hook.type == 'CurvesHook'
+    )
+    assert curves.evaluator.ignore_index == VOID
+
+
+def test_a_copied_folder_works_in_the_copy(run, tmp_path):
+    out = run[1].parents[2]
+    copy = shutil.copytree(out, tmp_path / 'copy')
+    before = {p: p.stat().st_mtime_ns for p in out.rglob('*') if p.is_file()}
+    folder = records.run_folder(copy, 'ce', 0)
+    path = folder / records.RECORD_FILE
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {'metrics': {}, 'fitted': None}))
+    (folder / 'fitted_offsets.pth').unlink()
+    training.carry_out(folder, '', fit=True)
+    found = records.read_run(folder)
+    assert found.metrics == record['metrics']
+    assert found.resumed == []  # nothing was left to train
+    assert (folder / 'fitted_offsets.pth').exists()
+    assert before == {
+        p: p.stat().st_mtime_ns for p in out.rglob('*') if p.is_file()
+    }
+
+
+def test_fitting_needs_a_checkpoint(run, tmp_path):
+    copy = shutil.copytree(run[1].parents[2], tmp_path / 'copy')
+    folder = records.run_folder(copy, 'ce', 0)
+    records.write_run(invented.make_run('ce', 0, 50.0, predicted=[0]), folder)
+    for checkpoint in (*folder.glob('*.pth'), folder / 'last_checkpoint'):
+        checkpoint.unlink()
+    with pytest.raises(MarginError, match='no checkpoint'):
+        training.carry_out(folder, '', fit=True)
+
+
+@pytest.mark.parametrize('given', ['config', 'init'])
+def test_where_a_run_starts(tmp_path, given):
+    """From the config's own checkpoint, or from another one."""
+    config = write_config(tmp_path / 'small.py', max_iters=1)
+    cfg = Config.fromfile(config)
+    cfg.optim_wrapper.optimizer.lr = 0.0
+    model = MODELS.build(cfg.model)
+    weights = {k: torch.rand_like(v) for k, v in model.state_dict().items()}
+    start = str(tmp_path / 'start.pth')
+    torch.save({'state_dict': weights, 'meta': {}}, start)
+    if given == 'config':
+        cfg.load_from = start
+    cfg.dump(config)
+    folder = begin(tmp_path / 'out', config)
+    training.carry_out(folder, start if given == 'init' else '', fit=False)
+    saved = torch.load(folder / 'iter_1.pth', weights_only=False)
+    for key, value in weights.items():
+        assert torch.equal(saved['state_dict'][key], value), key
+
+
+def test_curves_of_a_binary_head(tmp_path):
+    """Their loss is that of the logits; mmseg keeps only sigmoids."""
+    root = write_set(tmp_path / 'data', 3, values=(0, 1))
+    cfg = training_config(root, tmp_path / 'work', max_iters=1, pipeline=PLAIN)
+    head = cfg.model.decode_head
+    head.update(num_classes=2, out_channels=1, threshold=0.3)
+    loss = {'type': 'CrossEntropyLoss', 'use_sigmoid': True, '_delete_': True}
+    cfg.merge_from_dict({'model.decode_head.loss_decode': loss})
+    dataset = cfg.train_dataloader.dataset
+    dataset.metainfo = {'classes': ('no', 'yes')}
+    cfg.train_dataloader.batch_size = 3
+    cfg.optim_wrapper.optimizer.lr = 0.0
+    evaluator = training.iou_evaluator(cfg, [1, 1])
+    cfg.custom_hooks = [
+        {
+            'type': 'CurvesHook',
+            'datasets': {'train': dataset},
+            'evaluator': evaluator,
+            'interval': 1,
+            'images': 3,
+        }
+    ]
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    hook = next(h for h in runner.hooks if isinstance(h, CurvesHook))
+    ((_, measured),) = hook.curves['train_loss']
+    # The same images without augmentation, and a network that has not moved.
+    logged = runner.message_hub.get_scalar('train/loss').current()
+    assert measured == pytest.approx(logged, rel=1e-4)
+
+
+@pytest.fixture(scope='module')
+def resumed(tmp_path_factory):
     """The hook after a training of 3 and a resumed one of 6 iterations."""
     folder = tmp_path_factory.mktemp('curves')
     root, work_dir = write_set(folder / 'data', 3), folder / 'work'
@@ -57,42 +178,68 @@ def trained(tmp_path_factory):
             config.train_dataloader.dataset,
             pipeline=[{'type': 'SleepTransform'}, *PLAIN],
         )
-        config.custom_hooks.append(
-            {
-                'type': 'CurvesHook',
-                'datasets': {'val': dataset},
-                'interval': 2,
-                'images': 1,
-            }
-        )
+        hook = {
+            'type': 'CurvesHook',
+            'datasets': {'val': dataset},
+            'evaluator': training.iou_evaluator(config, [1] * 4),
+            'interval': 2,
+            'images': 1,
+        }
+        config.custom_hooks.append(hook)
         config.resume = resume
         runner = Runner.from_cfg(config)
-        runner.register_hook(PartsHook())
         runner.train()
         if not resume:
-            _add_point_without_checkpoint(work_dir / CURVES_FILE)
-    hook = next(h for h in runner.hooks if isinstance(h, CurvesHook))
-    return hook, work_dir
+            # As if a kill came between a point and the next checkpoint.
+            path = work_dir / CURVES_FILE
+            curves = json.loads(path.read_text())
+            for points in curves.values():
+                points.append([4, LOST])
+            path.write_text(json.dumps(curves))
+    return next(h for h in runner.hooks if isinstance(h, CurvesHook))
 
 
-def test_measuring_does_not_count_in_the_time_of_an_iteration(trained):
-    hook, _ = trained
-    assert len(hook.seconds) == 3
-    assert median(hook.seconds) < SECONDS
+def test_measuring_does_not_count_in_the_time_of_an_iteration(resumed):
+    assert len(resumed.seconds) == 3
+    assert median(resumed.seconds) < SECONDS
 
 
-def test_a_resumed_training_goes_on_with_its_points(trained):
-    hook, work_dir = trained
-    kept = json.loads((work_dir / CURVES_FILE).read_text())
-    parts = {'decode.jaccard', 'decode.ce_weight'}
-    assert kept.keys() == {'val_loss', 'val_mIoU', *parts}
-    for name, points in kept.items():
+def test_a_resumed_training_goes_on_with_its_points(resumed):
+    assert resumed.curves.keys() == {'val_loss', 'val_mIoU'}
+    for points in resumed.curves.values():
         assert [iteration for iteration, _ in points] == [2, 4, 6]
         assert LOST not in [value for _, value in points]
-        assert [list(point) for point in hook.curves[name]] == points
 
 
-def test_the_parts_of_a_loss_are_averaged_over_the_interval(trained):
-    hook, _ = trained
-    values = [value for _, value in hook.curves['decode.jaccard']]
-    assert values == [pytest.approx(each) for each in (0.5, 2.5, 4.5)]
+@pytest.mark.parametrize(
+    ('iterations', 'val_interval', 'interval'),
+    [(1000, 100, 100), (600, 600, 120), (600, None, 120), (3, None, 1)],
+)
+def test_points_of_the_curves(iterations, val_interval, interval):
+    found = training.curve_interval(iterations, val_interval)
+    assert found == interval
+
+
+@pytest.mark.parametrize(
+    ('evaluators', 'kept'),
+    [
+        ([], {}),
+        ([{'type': 'CityscapesMetric', 'ignore_index': 3}], {}),
+        (
+            {'type': 'IoUMetric', 'nan_to_num': 0, 'output_dir': 'x'},
+            {'nan_to_num': 0},
+        ),
+        (
+            [{'type': 'FallingMetric'}, {'type': 'TailIoUMetric', 'beta': 2}],
+            {'beta': 2},
+        ),
+    ],
+)
+def test_what_is_kept_of_the_evaluators(evaluators, kept):
+    cfg = Config({'test_evaluator': evaluators})
+    found = training.iou_evaluator(cfg, [1, 2])
+    assert (found.pop('type'), found.pop('class_counts')) == (
+        'ClassIoUMetric',
+        [1, 2],
+    )
+    assert found == {'iou_metrics': ['mIoU'], **kept}

@@ -5,7 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from mmseg_margin.report.numbers import mean_cells, mean_difference
+from mmseg_margin.report.numbers import (
+    difference_cells,
+    mean_cells,
+    mean_difference,
+)
 from mmseg_margin.report.pages import Bold
 
 # Two-sided 95 %, as printed in every table of Student's t.
@@ -39,12 +43,19 @@ def test_sign_of_an_interval(shift, sign):
 
 
 def test_too_few_values_for_an_interval():
-    assert mean_difference([0.5, math.nan]) == (0.5, None, None, 1)
-    assert mean_difference([0.5]).sign == 0
+    single = mean_difference([0.5, math.nan])
+    assert (single.mean, single.n, single.sign) == (0.5, 1, 0)
+    assert str(single) == '+0.50'
+    # The interval of two equal values excludes 0 and means nothing.
+    assert mean_difference([1, 1]).sign == 0
+    assert mean_difference([1, 1, 1]).sign == 1
     assert mean_difference([math.nan]) is None
 
 
-def test_the_largest_mean_is_bold():
-    cells = mean_cells([[3.0, math.nan], [1.0, 3.0], [3.001], []])
-    assert cells == ['3.00', '2.00 ± 1.41', '3.00', '\u2013']
-    assert [type(cell) is Bold for cell in cells] == [1, 0, 1, 0]
+def test_cells():
+    cells = mean_cells([[3.0, math.nan], [1.0, 3.0], []])
+    assert cells == ['3.00', '2.00 ± 1.41', '\u2013']
+    cells = difference_cells([[1, 1, 1.1], [-1, 1, 1.1], []])
+    assert cells[0] == '+1.03 [+0.89, +1.18]'
+    assert [isinstance(cell, Bold) for cell in cells] == [1, 0, 0]
+    assert cells[2] == '\u2013'

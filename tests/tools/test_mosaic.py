@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from mmseg_margin.tooling.mosaic import titles_of
 from tests.commands import output_of
 
 
@@ -21,6 +22,22 @@ def test_the_test_split_with_its_labels(world, tmp_path, capsys):
     said = output_of(capsys, 'mosaic', *world[1:], *flags)
     assert columns(out) == 3
     assert f'The picture is {out}' in said
+
+
+def test_several_checkpoints_side_by_side(world, tmp_path, capsys):
+    _, config, checkpoint = world
+    (tmp_path / 'other').mkdir()
+    other = shutil.copy(checkpoint, tmp_path / 'other')
+    out = tmp_path / 'mosaic.png'
+    for titles in ([], ['--titles', 'before', 'after']):
+        flags = ['--out', out, '--images', 1, *titles]
+        output_of(capsys, 'mosaic', config, checkpoint, other, *flags)
+        assert columns(out) == 4
+    assert titles_of(['a/x.pth', 'b/y.pth']) == ['x.pth', 'y.pth']
+    assert titles_of(['a/x.pth', 'b/x.pth']) == ['a/x.pth', 'b/x.pth']
+    flags = ['--titles', 'one']
+    said = output_of(capsys, 'mosaic', config, other, other, *flags, code=2)
+    assert 'one title for each checkpoint' in said
 
 
 def test_images_of_the_user(world, tmp_path, monkeypatch, capsys):
@@ -44,7 +61,6 @@ def test_images_of_the_user(world, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ('arguments', 'said'),
     [
-        (['--images', '0'], '--images must be 1 or more, got 0'),
         (['--input', 'nowhere'], 'There is no image nowhere'),
         (['--input', 'empty.png'], 'The image empty.png is empty or damaged'),
         (
