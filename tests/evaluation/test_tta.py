@@ -13,8 +13,6 @@ from mmseg_margin.evaluation import tta_pipeline, use_tta
 from mmseg_margin.evaluation.tta import RATIOS
 from tests.evaluation.fakes import write_checkpoint
 
-UPSTREAM_WITHOUT_TTA = ('pascal_context', 'synapse', 'cityscapes_769x769')
-
 
 @pytest.fixture
 def cfg(config) -> Config:
@@ -37,19 +35,6 @@ def predict(cfg: Config, checkpoint, tta_model=None):
 
 def kinds(pipeline: list) -> list:
     return [step['type'] for step in pipeline]
-
-
-@pytest.mark.parametrize('base', UPSTREAM_WITHOUT_TTA)
-def test_data_sets_whose_base_has_no_views(base):
-    text = f"_base_ = ['mmseg::_base_/datasets/{base}.py']"
-    dataset = Config.fromstring(text, '.py').test_dataloader.dataset
-    for mode, number in (('flip', 1), ('ms-flip', len(RATIOS))):
-        load, views = tta_pipeline(dataset.pipeline, mode)
-        assert load == dataset.pipeline[0]
-        resizes, flips, labels, pack = views['transforms']
-        assert len(resizes) == number
-        assert [flip['prob'] for flip in flips] == [0.0, 1.0]
-        assert kinds([*labels, *pack]) == ['LoadAnnotations', 'PackSegInputs']
 
 
 LOAD, LABELS = {'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'}
