@@ -20,8 +20,8 @@ from .training_counts import TakesClassCounts
 class MarginBoundMetric(TakesClassCounts, BaseMetric):
     """``mIoU`` and its lower bound (Eq. 11), ``mIoU_bound``, in percent.
 
-    That of a class is ``bound/<class>``. The settings of the margin-offsets
-    are those of the loss; the label ``ignore_index`` is not evaluated.
+    The bound of a class is ``bound_IoU/<class>``. The margin-offsets have the
+    settings of the loss; the label ``ignore_index`` is not evaluated.
     """
 
     default_prefix = 'margin'
@@ -65,7 +65,7 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         bound[np.isnan(iou)] = np.nan
         means = {'mIoU': np.nanmean(iou), 'mIoU_bound': np.nanmean(bound)}
         names = (self.dataset_meta or {})['classes']
-        return {**means, **class_scalars('bound', names, bound)}
+        return {**means, **class_scalars('bound_IoU', names, bound)}
 
 
 def margin_sums(

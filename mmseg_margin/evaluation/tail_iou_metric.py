@@ -90,12 +90,12 @@ class PerClassIoUMetric(IoUMetric):
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Compare predictions and labels; refuse unknown names at once."""
-        unknown = set(self.exclude).difference(self.class_names)
-        if unknown:
-            raise SettingError(
-                f'exclude has {sorted(unknown)}, which the data set has not: '
-                f'choose some of its classes, {", ".join(self.class_names)}.'
-            )
+        for name in self.exclude:
+            if name not in self.class_names:
+                raise SettingError(
+                    f'exclude={self.exclude}: the data set has no class '
+                    f'{name!r}, only {", ".join(self.class_names)}.'
+                )
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:

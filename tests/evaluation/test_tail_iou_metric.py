@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from mmengine.config import Config
 from mmseg.evaluation import IoUMetric
+from mmseg.registry import METRICS
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.evaluation import (
@@ -12,6 +14,7 @@ from mmseg_margin.evaluation import (
     TailIoUMetric,
     split_by_frequency,
 )
+from mmseg_margin.tooling.config_edits import add_metrics
 
 CLASSES = ('background', 'b', 'c', 'd', 'e')
 COUNTS = [10, 500, 0, 70, 30]
@@ -77,6 +80,15 @@ def test_the_foreground_excludes_any_classes_of_the_data_set():
     assert found['mIoU_foreground'] == mean
     with pytest.raises(SettingError, match='void'):
         evaluate(PerClassIoUMetric(exclude='void'))
+
+
+@pytest.mark.parametrize('kind', ['IoUMetric', 'TailIoUMetric'])
+def test_the_foreground_with_a_flag(kind):
+    cfg = Config({'test_evaluator': {'type': kind}})
+    add_metrics(cfg, ['foreground'], 'test')
+    found, _ = evaluate(METRICS.build(cfg.test_evaluator[0]))
+    expected, _ = evaluate(PerClassIoUMetric(exclude=['background']))
+    assert found == expected
 
 
 def test_every_class_has_a_scalar():

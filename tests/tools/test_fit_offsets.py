@@ -2,13 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
 
 from tests.commands import TOOLS, free_port, output_of, output_of_python
-from tests.evaluation.fakes import predict, read_train_ids
 from tests.offsets.builders import World, make_world
 
 
@@ -35,14 +33,11 @@ def test_from_a_checkpoint_to_a_better_one(trained, command, capsys, tmp_path):
         assert f'{record[part]["mean"]:.2f}' in said
     assert '| car ' in said
     assert f'Wrote {target}' in said
-    # The new one is an ordinary checkpoint for the other tools.
-    config = str(trained.config)
-    said = output_of(capsys, 'test', config, target, *command[2:])
-    assert f'mIoU {record["after"]["mean"]:.2f}' in said
-    # It is recognised, and the original is named as the one to give.
+    # Files of an earlier fit are replaced.
+    assert 'Wrote' in output_of(capsys, 'fit_offsets', *command)
+    # The new one is recognised, and the original named as the one to give.
     command[1] = str(target)
     said = output_of(capsys, 'fit_offsets', *command, code=1)
-    assert 'has offsets already' in said
     assert 'give the original checkpoint' in said
 
 
@@ -62,34 +57,29 @@ def test_nothing_is_written_where_nothing_is_gained(command, capsys, tmp_path):
     assert written['meta'].keys() == {'fitted_offsets'}
 
 
-def test_a_submission_with_offsets(world, capsys, tmp_path):
-    """For the folders of a benchmark, whose test split has no labels."""
-    root, config, checkpoint = world
-    target, out = tmp_path / 'offsets.pth', tmp_path / 'out'
-    flags = ['--work-dir', tmp_path / 'work_dir']
-    flags += ['--cfg-options', f'visualizer.name={tmp_path.name}']
-    fit = [config, checkpoint, '--force', '--out', target, *flags]
-    output_of(capsys, 'fit_offsets', *fit)
-    submit = [config, target, '--format-only', '--out', out, *flags]
-    output_of(capsys, 'test', *submit)
-    images = sorted(root.glob('leftImg8bit/test/*/*.png'))[:3]
-    expected = predict(config, target, images)
-    for image, prediction in zip(images, expected, strict=True):
-        found = read_train_ids(out / image.name)
-        np.testing.assert_array_equal(found, prediction)
+@pytest.mark.parametrize('name', ['a.pth', 'a.json', 'a.png'])
+def test_files_of_another_origin_are_not_replaced(
+    command, capsys, tmp_path, name
+):
+    command += ['--out', str(tmp_path / 'a.pth')]
+    (tmp_path / name).write_text('{"mine": 1}')
+    said = output_of(capsys, 'fit_offsets', *command, code=1)
+    assert name in said
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+    if name == 'a.json':
+        output_of(capsys, 'fit_offsets', *command, '--force')
+        assert 'offsets' in json.loads((tmp_path / name).read_text())
 
 
 def test_two_ranks_write_the_same(command, capsys, tmp_path):
     """Also if the second one has fewer images."""
-    command += ['--images', 7]
-    alone = output_of(
-        capsys, 'fit_offsets', *command, '--out', tmp_path / '1.pth'
-    )
+    command += ['--images', 7, '--out']
+    output_of(capsys, 'fit_offsets', *command, tmp_path / '1.pth')
     start = ['-m', 'torch.distributed.run', '--nproc_per_node', 2]
     start += ['--master_port', free_port(), TOOLS / 'fit_offsets.py']
-    flags = ['--launcher=pytorch', '--out', tmp_path / '2.pth']
-    together = output_of_python(tmp_path, *start, *command, *flags)
-    assert alone.count('| car ') == together.count('| car ') == 1
+    command += [tmp_path / '2.pth', '--launcher=pytorch']
+    said = output_of_python(tmp_path, *start, *command)
+    assert said.count('| car ') == 1
     records = [(tmp_path / f'{i}.json').read_text() for i in (1, 2)]
     assert json.loads(records[0]) == json.loads(records[1])
 
@@ -105,14 +95,22 @@ def test_mistakes_in_a_sentence(trained, command, capsys, tmp_path):
     alone.dump(tmp_path / 'alone.py')
     config, checkpoint, *work_dir = command
     for arguments, expected in (
-        ([tmp_path / 'other.py', checkpoint], "config's network (size mism"),
-        ([tmp_path / 'alone.py', checkpoint], 'has no val_dataloader'),
-        ([config, tmp_path / 'no.pth'], 'does not exist'),
-        ([config, checkpoint, '--images', 0], 'choose 1 or more'),
-        ([config, checkpoint, '--out', checkpoint], 'is kept'),
-        ([config, checkpoint, '--out', tmp_path], 'cannot be written'),
-        ([config, checkpoint, '--out', '/dev/full'], 'No space left'),
+        ([tmp_path / 'other.py', checkpoint], "config's network"),
+        ([tmp_path / 'alone.py', checkpoint], 'val_dataloader'),
+        ([config, tmp_path / 'no.pth'], 'exist'),
+        ([config, checkpoint, '--images', 0], '1 or more'),
+        ([config, checkpoint, '--out', checkpoint], '.pth'),
+        ([config, checkpoint, '--out', tmp_path / 'x.json'], '.pth'),
     ):
         said = output_of(capsys, 'fit_offsets', *arguments, *work_dir, code=1)
         (line,) = (x for x in said.splitlines() if x.startswith('error: '))
         assert expected in line
+    assert not (tmp_path / 'x.json').exists()
+
+
+def test_help_imports_neither_torch_nor_mmseg(tmp_path):
+    flags = ['-X', 'importtime', TOOLS / 'fit_offsets.py', '--help']
+    imported = output_of_python(tmp_path, *flags)
+    assert '--split' in imported
+    assert '| torch\n' not in imported
+    assert '| mmengine\n' not in imported
