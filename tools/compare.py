@@ -53,6 +53,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.comparison.compare import (
         RunFailedError,
         compare,

@@ -50,6 +50,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.offsets.checkpoint import default_target, fit_checkpoint
     from mmseg_margin.offsets.fit_runner import check_settings
     from mmseg_margin.tooling import launch

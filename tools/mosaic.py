@@ -38,6 +38,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     if args.images < 1:
         raise SettingError(f'--images must be 1 or more, got {args.images}.')
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.tooling import launch, mosaic
 
     cfg = launch.load_config(args.config, args.cfg_options, args.verbose)

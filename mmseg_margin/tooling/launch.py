@@ -12,7 +12,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner
 from mmseg.registry import DATASETS, RUNNERS
 
-from mmseg_margin import registration  # noqa: F401  (registers everything)
+import mmseg_margin.registration  # noqa: F401  (in a tool: not yet done)
 from mmseg_margin.compat import PACKAGE, apply_patches, packed_folder
 from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError, did_you_mean

@@ -20,6 +20,7 @@ OURS = logging.getLogger('mmseg_margin')
 # Warnings of upstream that users cannot act on.
 IGNORED_WARNINGS = (
     'Although resumed key',
+    'resumed key',
     'The prefix is not set in metric class',
     'allow_symlink will be deprecated',
     '"FileClient" will be deprecated',
@@ -165,7 +166,7 @@ class ProgressHook(Hook):
         OURS.info(f'result: {_summary(self.metrics)}')
 
     def _begin(self, what: str, total: int, done: int) -> None:
-        if not self.bar.live.is_started:
+        if done < total and not self.bar.live.is_started:
             self.task = self.bar.add_task(
                 what, total=total, completed=done, note=''
             )
