@@ -55,8 +55,8 @@ def test_configs_that_cannot_be_read(
     [
         ({}, 'img_suffix'),
         ({'img_suffix': '.png', 'ann_file': 'a.txt'}, 'ann_file'),
-        ({'data_root': 'nowhere'}, 'data_root'),
-        ({'data_prefix': {'img_path': 'empty'}}, 'data_prefix'),
+        ({'data_root': 'nowhere'}, 'nowhere does not exist'),
+        ({'data_prefix': {'img_path': 'empty'}}, 'is empty'),
     ],
 )
 def test_folders_without_the_images(tmp_path, settings, key_word):
