@@ -105,9 +105,10 @@ def _check_local(dataset: ConfigDict, key: str) -> None:
         is_empty = path.is_dir() and not any(path.iterdir())
         if is_empty or not path.exists():
             raise MissingFileError(
-                f'{path} {"is empty" if is_empty else "does not exist"}: put '
-                f'the data set there, set --cfg-options {key}=FOLDER, or '
-                'correct data_prefix or ann_file of the data set.'
+                f'The data set folder {path} '
+                f'{"is empty" if is_empty else "does not exist"}: put the '
+                f'data there, set --cfg-options {key}=FOLDER, or correct '
+                'data_prefix or ann_file of the data set.'
             )
     if prefixes.get('img_path') and not dataset.get('ann_file'):
         _check_suffix(dataset, os.path.join(root, prefixes['img_path']))

@@ -50,10 +50,11 @@ class ScreenHandler(logging.Handler):
 
 def replace_console(logger: MMLogger) -> ScreenHandler:
     """Show little of a log on the screen; its file is not affected."""
-    screen = ScreenHandler()
+    screen = ScreenHandler(
+        logging.INFO if is_main_process() else logging.ERROR
+    )
     for handler in list(logger.handlers):
         if not isinstance(handler, logging.FileHandler):
-            screen.setLevel(handler.level)  # that of this rank
             screen.filters = handler.filters
             logger.removeHandler(handler)
     logger.addHandler(screen)

@@ -86,6 +86,13 @@ def test_one_sentence_and_an_exit_code(capsys, error, cause, code, sentence):
     assert capsys.readouterr().err == f'{sentence}\n'
 
 
+def test_ctrl_c_while_a_config_is_read(tmp_path, capsys):
+    path = tmp_path / 'config.py'
+    path.write_text('raise KeyboardInterrupt')
+    said = output_of(capsys, 'train', path, code=130)
+    assert said.strip() == 'Stopped by Ctrl-C.'
+
+
 @pytest.mark.parametrize('kind', [KeyError, ImportError, OSError])
 def test_other_errors_keep_their_traceback(kind):
     @report_errors
