@@ -99,9 +99,9 @@ def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
 def _check_local(dataset: ConfigDict, key: str) -> None:
     root = dataset.get('data_root') or ''
     prefixes = dataset.get('data_prefix') or {}
-    names = ['', *prefixes.values(), dataset.get('ann_file')]
-    for name in (name for name in names if name is not None):
-        path = Path(root, name)
+    names = filter(None, [*prefixes.values(), dataset.get('ann_file')])
+    paths = [root, *(os.path.join(root, name) for name in names)]
+    for path in map(Path, filter(None, paths)):
         is_empty = path.is_dir() and not any(path.iterdir())
         if is_empty or not path.exists():
             raise MissingFileError(

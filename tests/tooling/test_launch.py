@@ -59,7 +59,7 @@ def test_configs_that_cannot_be_read(
         ({'data_prefix': {'img_path': 'empty'}}, 'is empty'),
     ],
 )
-def test_folders_without_the_images(tmp_path, settings, key_word):
+def test_folders_without_the_images(tmp_path, monkeypatch, settings, key_word):
     layouts.write_image(tmp_path / 'img' / 'a.png', (8, 8), 0)
     (tmp_path / 'empty').mkdir()
     dataset = {
@@ -67,11 +67,15 @@ def test_folders_without_the_images(tmp_path, settings, key_word):
         'data_root': str(tmp_path),
         'data_prefix': {'img_path': 'img'},
     }
-    right = dataset | {'img_suffix': '.png'}
-    for found in (right, dataset | settings):
-        cfg = Config({'train_dataloader': {'dataset': found}})
-        if found is right:
-            check_folders(cfg, ('train', 'val'))
-            continue
-        with pytest.raises(FileNotFoundError, match=key_word):
-            check_folders(cfg, ('train',))
+
+    def check(**settings):
+        loader = {'dataset': dataset | settings}
+        check_folders(Config({'train_dataloader': loader}), ('train', 'val'))
+
+    check(img_suffix='.png')
+    # In an empty folder too, where a data set without a root is looked for.
+    monkeypatch.chdir(tmp_path / 'empty')
+    images = {'img_path': str(tmp_path / 'img')}
+    check(img_suffix='.png', data_root=None, data_prefix=images)
+    with pytest.raises(FileNotFoundError, match=key_word):
+        check(**settings)
