@@ -49,7 +49,7 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
             'you trust its origin, save its state_dict alone with torch.save '
             'and load that.'
         ) from error
-    except (EOFError, RuntimeError) as error:
+    except (EOFError, LookupError, RuntimeError) as error:
         raise CheckpointError(
             f'The checkpoint {filename} is damaged: copy it again, or use an '
             'earlier one.'

@@ -15,6 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from .errors import DataSetError
 
@@ -125,6 +126,15 @@ def patch_checkpoint_loading() -> None:
         return
     declare(safe_globals())
     CheckpointLoader.register_scheme('', load_from_local, force=True)
+    original = CheckpointLoader.load_checkpoint
+
+    def load_checkpoint(
+        filename: str, map_location: Any = None, logger: Any = None
+    ) -> Any:
+        # By default mmengine prints the name of the file instead of logging.
+        return original(filename, map_location, logger or 'current')
+
+    CheckpointLoader.load_checkpoint = staticmethod(load_checkpoint)
     # Downloads do not go through our loader.
     if 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD' not in os.environ:
         os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')

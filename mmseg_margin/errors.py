@@ -35,5 +35,6 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
         >>> did_you_mean('jacard', ['ce', 'jaccard'])
         ' Did you mean jaccard?'
     """
-    found = difflib.get_close_matches(word, list(choices), n=1)
-    return f' Did you mean {found[0]}?' if found else ''
+    lower = {choice.lower(): choice for choice in choices}
+    found = difflib.get_close_matches(word.lower(), lower, n=1)
+    return f' Did you mean {lower[found[0]]}?' if found else ''

@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 from mmengine.config import Config
-from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
-from mmseg.registry import METRICS
 
 import mmseg_margin  # noqa: F401  (registers hooks and losses)
 from tests.stats.builders import write_set
@@ -138,29 +136,6 @@ def plain_loader(config: Config, shuffle: bool, **dataset: Any) -> dict:
         'sampler': {'type': 'DefaultSampler', 'shuffle': shuffle},
         'dataset': {**config.train_dataloader.dataset, **dataset},
     }
-
-
-@METRICS.register_module()
-class FallingMetric(BaseMetric):
-    """A metric that falls by one with every validation."""
-
-    score = 0
-
-    def process(self, data_batch: object, data_samples: object) -> None:
-        self.results.append(0)
-
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        FallingMetric.score -= 1
-        return {'mIoU': FallingMetric.score}
-
-
-def keep_last_and_best(config: Config, interval: int) -> None:
-    """Keep the last and the best checkpoint, written at every validation."""
-    add_validation(config, interval)
-    config.val_evaluator = {'type': 'FallingMetric'}
-    config.default_hooks.checkpoint.update(
-        interval=interval, max_keep_ckpts=1, save_best='mIoU', rule='less'
-    )
 
 
 def write_config(path: Path, test_root: str | None = None, **settings) -> Path:

@@ -42,10 +42,10 @@ def test_hooks_and_imports_are_added_once(kind):
     cfg.custom_imports = {'imports': 'mmseg'}
     for _ in range(2):
         add_hook(cfg, 'ClassStatsHook', on_problem='warn')
-        add_hook(cfg, 'ExactResumeHook')
+        add_hook(cfg, 'FusedLossHook')
         add_import(cfg, 'mmseg_margin')
     names = [registered_name(hook) for hook in cfg.custom_hooks]
-    assert names == ['EMAHook', 'ClassStatsHook', 'ExactResumeHook']
+    assert names == ['EMAHook', 'ClassStatsHook', 'FusedLossHook']
     assert cfg.custom_hooks[1].on_problem == 'warn'
     assert cfg.custom_imports['imports'] == ['mmseg', 'mmseg_margin']
 

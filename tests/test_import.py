@@ -1,8 +1,10 @@
 """Importing the package registers, and changes nothing else."""
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmseg.registry import HOOKS, METRICS
@@ -16,16 +18,13 @@ STATE = """
 import json, os, sys, matplotlib, torch
 import mmseg.datasets, mmseg.engine, mmseg.evaluation, mmseg.models
 from mmengine.config import Config, utils
-from mmengine.fileio.backends import registry_utils
-from mmengine.hooks import CheckpointHook
+from mmcv.transforms import LoadImageFromFile
 from mmengine.runner import CheckpointLoader
 
 def state():
     return {
-        'backends': str(registry_utils.backends),
-        'prefixes': str(registry_utils.prefix_to_backends),
-        'schemes': str(CheckpointLoader._schemes),
-        'hook': str(vars(CheckpointHook)),
+        'loader': str(vars(CheckpointLoader)),
+        'images': str(vars(LoadImageFromFile)),
         'bases': str(utils.MODULE2PACKAGE) + str(Config._get_cfg_path),
         'safe': str(torch.serialization.get_safe_globals()),
         'matplotlib': matplotlib.get_backend(auto_select=False),
@@ -38,7 +37,7 @@ for name in ('mmseg_margin', 'mmseg_margin.patches'):
     states.append(state())
 modules = [name for name in sys.modules if name.startswith(
     ('matplotlib.figure', 'matplotlib.pyplot', 'optuna', 'torch._dynamo',
-     'mmseg_margin.tuning', 'mmseg_margin.tooling', 'mmseg_margin.report'))]
+     'mmseg_margin.tooling', 'mmseg_margin.report'))]
 print(json.dumps([*states, modules]))
 """
 
@@ -60,7 +59,7 @@ def test_nothing_is_changed_by_an_import(tmp_path):
 
 
 def test_all_names_are_registered():
-    for name in ('SwapLossHook', 'ClassStatsHook', 'ExactResumeHook'):
+    for name in ('SwapLossHook', 'ClassStatsHook', 'FusedLossHook'):
         assert HOOKS.get(name).__module__.startswith('mmseg_margin')
     for name in ('TailIoUMetric', 'MarginBoundMetric'):
         assert METRICS.get(name).__module__.startswith('mmseg_margin')
@@ -77,15 +76,52 @@ def test_configs_inherit_from_ours(tmp_path):
 
 
 def test_configs_inherit_from_an_installed_package(tmp_path, installed):
-    """By the former name of the patches, which dumped configs import."""
     (tmp_path / 'mine.py').write_text(
         f"_base_ = 'mmseg_margin::cityscapes/{RECIPE.name}'\n"
     )
     program = """
 from mmengine.config import Config
-import mmseg_margin.safe_checkpoints
+import mmseg_margin.patches
 print(mmseg_margin.__file__, Config.fromfile('mine.py').model.type)
 """
     said = run(tmp_path, program, PYTHONPATH=str(installed))
     place = installed / 'mmseg_margin' / '__init__.py'
     assert said == f'{place} EncoderDecoder'
+
+
+WITHOUT_MMSEG = """
+import sys
+sys.modules.update(dict.fromkeys(('mmseg', 'mmcv', 'mmengine')))
+from mmseg_margin import functional
+import mmseg_margin
+try:
+    mmseg_margin.JaccardLoss
+except ImportError as error:
+    print(functional.margin_offsets.__name__, error)
+"""
+
+
+def test_without_mmseg_only_the_functions_work(tmp_path):
+    said = run(tmp_path, WITHOUT_MMSEG, PYTHONPATH=str(ROOT))
+    assert said.startswith('margin_offsets')
+    assert 'pip install' in said
+
+
+@pytest.mark.parametrize(
+    ('script', 'is_registered'), [('mine.py', True), ('tools/train.py', False)]
+)
+def test_only_our_tools_register_later(tmp_path, script, is_registered):
+    """And a name that is asked for registers everything."""
+    path = tmp_path / 'clone' / script
+    shutil.copytree(ROOT / 'mmseg_margin', tmp_path / 'clone/mmseg_margin')
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        'import mmseg_margin, sys\n'
+        "print('mmseg_margin.hooks' in sys.modules)\n"
+        'mmseg_margin.SwapLossHook\n'
+        'from mmseg.registry import HOOKS\n'
+        "print(HOOKS.get('ClassStatsHook').__name__)\n"
+    )
+    place = str(tmp_path / 'clone')
+    said = output_of_python(tmp_path, '-W', 'ignore', path, PYTHONPATH=place)
+    assert said.split() == [str(is_registered), 'ClassStatsHook']

@@ -64,6 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     from mmengine.registry import init_default_scope
 
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.functional import OffsetSettings
     from mmseg_margin.losses.objectives import offset_settings
     from mmseg_margin.stats import plot_stats

@@ -42,6 +42,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.config_tools import add_hook
     from mmseg_margin.evaluation.tta import use_tta
     from mmseg_margin.tooling import config_edits, launch, submission

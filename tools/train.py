@@ -59,6 +59,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.config_tools import add_hook
     from mmseg_margin.losses.swap import set_objective
     from mmseg_margin.tooling import config_edits, launch

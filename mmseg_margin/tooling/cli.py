@@ -26,7 +26,7 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
             # torch prepends the traceback of a data loading worker.
             kind = f'{type(error).__module__}.{type(error).__name__}: '
             _exit(1, f'error: {str(error).rpartition(kind)[2].rstrip()}')
-        except ModuleNotFoundError:
+        except ImportError:
             if has_mmseg():
                 raise
             _exit(1, f'error: {INSTALL_HINT}')

@@ -12,7 +12,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner
 from mmseg.registry import DATASETS, RUNNERS
 
-from mmseg_margin import registration  # noqa: F401  (registers everything)
+import mmseg_margin.registration  # noqa: F401  (in a tool: not yet done)
 from mmseg_margin.compat import PACKAGE, apply_patches, packed_folder
 from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
 from mmseg_margin.errors import MissingFileError, SettingError, did_you_mean
@@ -98,27 +98,19 @@ def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
 
 def _check_local(dataset: ConfigDict, key: str) -> None:
     root = dataset.get('data_root') or ''
-    if root and not os.path.isdir(root):
-        raise MissingFileError(
-            f'The data set folder {root} does not exist: put the data there, '
-            f'or set --cfg-options {key}=FOLDER.'
-        )
     prefixes = dataset.get('data_prefix') or {}
-    for name, prefix in prefixes.items():
-        folder = os.path.join(root, prefix or '')
-        if not os.path.isdir(folder) or not any(os.scandir(folder)):
+    names = filter(None, [*prefixes.values(), dataset.get('ann_file')])
+    paths = [root, *(os.path.join(root, name) for name in names)]
+    for path in map(Path, filter(None, paths)):
+        is_empty = path.is_dir() and not any(path.iterdir())
+        if is_empty or not path.exists():
             raise MissingFileError(
-                f'The data set folder {folder} does not exist or is empty: '
-                f'put the files there, or correct data_prefix.{name} of the '
-                'data set.'
+                f'The data set folder {path} '
+                f'{"is empty" if is_empty else "does not exist"}: put the '
+                f'data there, set --cfg-options {key}=FOLDER, or correct '
+                'data_prefix or ann_file of the data set.'
             )
-    listing = dataset.get('ann_file')
-    if listing and not os.path.exists(os.path.join(root, listing)):
-        raise MissingFileError(
-            f'The list of images {listing} does not exist in {root}: put it '
-            'there, or correct ann_file of the data set.'
-        )
-    if not listing and prefixes.get('img_path'):
+    if prefixes.get('img_path') and not dataset.get('ann_file'):
         _check_suffix(dataset, os.path.join(root, prefixes['img_path']))
 
 

@@ -20,6 +20,7 @@ OURS = logging.getLogger('mmseg_margin')
 # Warnings of upstream that users cannot act on.
 IGNORED_WARNINGS = (
     'Although resumed key',
+    'resumed key',
     'The prefix is not set in metric class',
     'allow_symlink will be deprecated',
     '"FileClient" will be deprecated',
@@ -49,10 +50,11 @@ class ScreenHandler(logging.Handler):
 
 def replace_console(logger: MMLogger) -> ScreenHandler:
     """Show little of a log on the screen; its file is not affected."""
-    screen = ScreenHandler()
+    screen = ScreenHandler(
+        logging.INFO if is_main_process() else logging.ERROR
+    )
     for handler in list(logger.handlers):
         if not isinstance(handler, logging.FileHandler):
-            screen.setLevel(handler.level)  # that of this rank
             screen.filters = handler.filters
             logger.removeHandler(handler)
     logger.addHandler(screen)
@@ -165,7 +167,7 @@ class ProgressHook(Hook):
         OURS.info(f'result: {_summary(self.metrics)}')
 
     def _begin(self, what: str, total: int, done: int) -> None:
-        if not self.bar.live.is_started:
+        if done < total and not self.bar.live.is_started:
             self.task = self.bar.add_task(
                 what, total=total, completed=done, note=''
             )

@@ -242,9 +242,10 @@ def check_submission(
         )
     for image, path in zip(images, labels, strict=True):
         with Image.open(image) as original, Image.open(path) as label:
+            values = np.array(label)
             is_valid = (
-                label.size == original.size
-                and np.isin(np.array(label), form.ids).all()
+                values.shape == original.size[::-1]
+                and np.isin(values, form.ids).all()
             )
         if not is_valid:
             raise SubmissionError(

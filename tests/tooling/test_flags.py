@@ -1,72 +1,49 @@
-"""Edits of a config for the flags of the tools."""
+"""Arguments that the tools share."""
+
+import argparse
 
 import pytest
-from mmengine.config import Config
 
-from mmseg_margin.config_tools import as_list
+from mmseg_margin.evaluation.tta import MODES
+from mmseg_margin.losses.objectives import OBJECTIVES
+from mmseg_margin.offsets.fit import METRICS
+from mmseg_margin.offsets.fit_runner import NUM_IMAGES, SPLITS
+from mmseg_margin.stats import WEIGHT_METHODS
 from mmseg_margin.tooling import flags
+from mmseg_margin.tooling.config_edits import ADDED_METRICS
+from tests.commands import call
 
 
-def make_cfg(**kwargs) -> Config:
-    return Config({'test_evaluator': {'type': 'IoUMetric'}, **kwargs})
-
-
-def kinds(configs: list) -> list[str]:
-    return [config['type'] for config in configs]
+def test_repeated_values_are_those_of_the_package():
+    assert tuple(OBJECTIVES) == flags.OBJECTIVE_NAMES
+    assert flags.WEIGHT_METHODS == WEIGHT_METHODS
+    assert flags.TTA_MODES == MODES
+    assert flags.FIT_SPLITS == SPLITS
+    assert flags.FIT_METRICS == METRICS
+    assert flags.FIT_IMAGES == NUM_IMAGES
+    assert ('tail', *ADDED_METRICS) == flags.METRICS
 
 
 @pytest.mark.parametrize(
-    ('choices', 'expected'),
+    ('arguments', 'meant'),
     [
-        ([], ['IoUMetric']),
-        (['tail'], ['TailIoUMetric']),
-        (['bound'], ['PerClassIoUMetric', 'MarginBoundMetric']),
-        (['gap', 'bound'], ['PerClassIoUMetric', 'MarginBoundMetric']),
-        (['cityscapes'], ['PerClassIoUMetric', 'CityscapesScoresMetric']),
+        (('test', 'c.py', 'm.pth', '--tta', 'flp'), 'flip'),
+        (('train', 'c.py', '--metrics', 'tail', 'bond'), 'bound'),
+        (('train', 'c.py', '--launcher', 'pytorc'), 'pytorch'),
+        (('class_stats', 'c.py', '--weights', 'medain'), 'median'),
+        (('fit_offsets', 'c.py', 'm.pth', '--metric', 'miou'), 'mIoU'),
     ],
 )
-def test_metrics_are_added_once(choices, expected):
-    cfg = make_cfg()
-    for _ in range(2):
-        flags.add_metrics(cfg, choices, 'test')
-    assert kinds(as_list(cfg.test_evaluator)) == expected
-    hooks = ['TrainingCountsHook'] if choices else []
-    hooks += ['GeneralisationGapHook'] if 'gap' in choices else []
-    assert kinds(cfg.get('custom_hooks', [])) == hooks
+def test_typos(capsys, arguments, meant):
+    code, said = call(capsys, *arguments)
+    assert code == 2
+    assert f'Did you mean {meant}?' in said
 
 
-def test_predictions_are_kept_by_the_metric_that_can():
-    cfg = make_cfg()
-    flags.add_metrics(cfg, ['bound', 'tail'], 'test')
-    flags.keep_predictions(cfg, 'out')
-    assert cfg.test_evaluator[0].output_dir == 'out'
-    assert 'output_dir' not in cfg.test_evaluator[1]
-    # Which would otherwise remove the folder.
-    cfg = make_cfg(test_evaluator={'type': 'CityscapesMetric'})
-    flags.keep_predictions(cfg, 'out')
-    assert cfg.test_evaluator.keep_results
-    cfg = make_cfg(test_evaluator={'type': 'MarginBoundMetric'})
-    with pytest.raises(ValueError, match='no metric in test_evaluator writes'):
-        flags.keep_predictions(cfg, 'out')
-
-
-def test_showing_needs_the_hook():
-    hook = {'type': 'SegVisualizationHook'}
-    cfg = make_cfg(default_hooks={'visualization': hook}, visualizer={})
-    flags.show_predictions(cfg, True, 'painted', 3.0)
-    assert cfg.default_hooks.visualization.draw
-    assert cfg.default_hooks.visualization.wait_time == 3.0
-    assert cfg.visualizer.save_dir == 'painted'
-    with pytest.raises(ValueError, match=r'default_hooks\.visualization'):
-        flags.show_predictions(make_cfg(), True, None, 2.0)
-
-
-def test_nothing_to_test():
-    cfg = Config({'load_from': 'model.pth'})
-    with pytest.raises(ValueError, match='no test_dataloader'):
-        flags.check_test(cfg)
-    cfg = make_cfg(test_dataloader={'a': 1}, load_from='nowhere.pth')
-    with pytest.raises(FileNotFoundError, match=r'nowhere\.pth does not'):
-        flags.check_test(cfg)
-    cfg.load_from = 'https://example.org/model.pth'
-    flags.check_test(cfg)
+def test_options_are_read_as_upstream_does():
+    parser = argparse.ArgumentParser()
+    flags.add_config_options(parser)
+    options = ['a.b=[1,2]', 'c=True', 'd=text']
+    args = parser.parse_args(['--cfg-options', *options])
+    assert args.cfg_options == {'a.b': [1, 2], 'c': True, 'd': 'text'}
+    assert parser.parse_args([]).cfg_options is None

@@ -128,19 +128,11 @@ def test_labels_are_checked_for_every_loss(tmp_path, train, config):
     assert 'iteration' not in said.partition('[problem]')[2]
 
 
-def test_the_parts_of_the_jaccard_loss_are_on_the_screen(train, config):
-    said = train(config, '--loss', 'jaccard', '--no-validate')
-    line = r'iteration 2/2, .*, loss ([\d.]+) \(jaccard ([\d.]+), '
-    line += r'cross-entropy ([\d.]+) with weight 0.25\)'
-    total, jaccard, ce = map(float, re.search(line, said).groups())
-    assert total == pytest.approx(jaccard + 0.25 * ce, abs=2e-3)
-
-
 def test_a_sum_for_one_head(tmp_path, train, config):
     """Every term has its line in the log; the other head keeps its own."""
     flags = ['--loss', 'ce:0.5+lovasz:0.5', '--loss-heads', 'decode_head']
     said = train(config, *flags, '--no-validate')
-    assert 'with CrossEntropyLoss + LovaszLoss\n' in said
+    assert 'decode_head: trained with ce:0.5+lovasz:0.5.' in said
     (log,) = tmp_path.glob('w/*/*.log')
     last = log.read_text().split('Iter(train)')[-1]
     for term in ('decode.loss_ce', 'decode.loss_lovasz', 'aux.loss_ce'):
@@ -150,10 +142,14 @@ def test_a_sum_for_one_head(tmp_path, train, config):
 
 
 def test_resume_continues_without_a_scan(tmp_path, train, config):
-    arguments = [config, '--loss', EAGER, '--no-validate']
+    """And without lines of upstream that mean nothing to users."""
+    arguments = [config, '--loss', 'jaccard', '--no-validate']
     train(*arguments)
     arguments += ['--resume', '--cfg-options', 'train_cfg.max_iters=4']
-    assert 'Reading labels' not in train(*arguments)
+    said = train(*arguments)
+    assert 'Training iterations 3 to 4' in said
+    for line in ('Reading labels', 'resumed key', 'allow_symlink', 'Loads '):
+        assert line not in said
     again = train(*arguments)
     assert 'Nothing to train' in again
     assert 'all 4 iterations' in again
@@ -169,19 +165,22 @@ def test_what_the_screen_and_the_files_show(tmp_path, config):
     cache = str(tmp_path / 'cache')
     said = output_of_python(tmp_path, *arguments, XDG_CACHE_HOME=cache)
     for part in (
-        'with MarginCalibrationLoss\non 6 images of BaseSegDataset',
+        'Training iterations 1 to 2 on 6 images of BaseSegDataset',
+        f'trained with {EAGER}',
         'rho_0k',
-        'iteration 2/2, 0:00:00 left, loss ',
+        ' 2/2 loss ',
         'validation at 1: aAcc',
         'validation at 2: aAcc',
     ):
         assert part in said
-    # Of the last validation only.
-    tables = re.findall(r'\| +IoU +\|', said)
-    assert len(tables) == said.count('mIoU_tail') - 2 == 1
     assert said.count('\n') < 40, said
     (log,) = tmp_path.glob('w/*/*.log')
-    for part in ('System environment', 'decode.loss_margin', 'rho_0k'):
+    for part in (
+        'System environment',
+        'decode.loss_margin',
+        'rho_0k',
+        '| Class',
+    ):
         assert part in log.read_text()
         assert (part in said) == (part == 'rho_0k')
     (scalars,) = tmp_path.glob('w/*/vis_data/scalars.json')
@@ -275,6 +274,6 @@ def test_a_missing_stack_gets_one_sentence(tmp_path):
         "sys.modules.update(dict.fromkeys(('mmseg', 'mmcv', 'mmengine')))\n"
         f"runpy.run_path({str(TOOL)!r}, run_name='__main__')\n"
     )
-    said = output_of_python(tmp_path, '-c', program, code=1)
+    said = output_of_python(tmp_path, '-c', program, 'any.py', code=1)
     assert 'pip install' in said
     assert 'Traceback' not in said

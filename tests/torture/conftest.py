@@ -1,11 +1,8 @@
-"""Small disks, time limits, and the sum of all that was tried."""
+"""Time limits, and the sum of all that was tried."""
 
-import os
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from mmengine.logging import MMLogger
@@ -32,21 +29,6 @@ def _ends_in_time() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture
-def disk(tmp_path) -> Iterator[Path]:
-    """A file system of half a megabyte, mounted for this test."""
-    if os.geteuid() != 0:
-        pytest.skip('needs root, to mount a small disk')
-    folder = tmp_path / 'disk'
-    folder.mkdir()
-    mount = ['mount', '-t', 'tmpfs', '-o', 'size=512k', 'tmpfs', str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f'cannot mount a small disk: {done.stderr.strip()}')
-    yield folder
-    subprocess.run(['umount', '--lazy', str(folder)], check=True)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
