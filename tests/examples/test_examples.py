@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.commands import output_of_python
+
 EXAMPLES = Path(__file__).parents[2] / 'examples'
 
 
@@ -27,3 +29,15 @@ def test_transformers_segformer():
 def test_offsets_any_network():
     before, after = load('offsets_any_network')()
     assert after > before + 0.03
+
+
+@pytest.mark.parametrize('name', ['plain_pytorch', 'offsets_any_network'])
+def test_with_torch_and_numpy_alone(name, tmp_path, installed):
+    """From an installed package, without MMSegmentation and the rest."""
+    absent = ('mmseg', 'mmcv', 'mmengine', 'PIL', 'matplotlib', 'rich')
+    program = (
+        f'import runpy, sys; sys.modules.update(dict.fromkeys({absent}))\n'
+        f"runpy.run_path({str(EXAMPLES / name) + '.py'!r}, None, '__main__')"
+    )
+    said = output_of_python(tmp_path, '-c', program, PYTHONPATH=str(installed))
+    assert 'mIoU on new images' in said
