@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from mmengine.logging import MMLogger
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
