@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from yapf.yapflib import yapf_api
 
 from mmseg_margin.compat import apply_patches
 from tests.commands import TOOLS, output_of_python
+
+# Without a GPU, Triton's kernels run on the CPU in its interpreter. The
+# variable is read when triton is imported, which no test has done yet.
+if not torch.cuda.is_available():
+    os.environ['TRITON_INTERPRET'] = '1'
 
 # As the tools do; tests/test_import.py looks at processes without it. Some
 # tests show what an unsafe load would have done.

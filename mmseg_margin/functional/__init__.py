@@ -1,14 +1,14 @@
 """The mathematics: torch and numpy only, no MMSegmentation needed."""
 
 from .backend import StageResult, choose_backend
-from .jaccard_loss import (
+from .jaccard import (
     JaccardObjective,
     count_errors,
     jaccard_loss,
     jaccard_weights,
     upsampled_jaccard_loss,
 )
-from .margin_loss import MarginObjective, margin_loss, upsampled_margin_loss
+from .margin import MarginObjective, margin_loss, upsampled_margin_loss
 from .margins import (
     ABSENT_CLASS_POLICIES,
     MarginOffsets,

@@ -10,8 +10,8 @@ import functools
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -26,9 +26,6 @@ BACKENDS = ('auto', 'triton', 'compiled', 'eager')
 # From this many scores on, a compiled kernel saves more time in a few hundred
 # steps than its compilation takes.
 COMPILE_FROM = 2**22
-# With fewer scores per thread, synchronising the threads after each operator
-# costs more than it saves, and far more on a busy machine.
-SCORES_PER_THREAD = 2**20
 # Scores of a piece per thread, few enough for the cache, and the fewest pixels
 # that make the overhead of a call negligible. A GPU needs more of both.
 EAGER_SCORES, EAGER_PIXELS = 230_000, 2_040
@@ -161,10 +158,11 @@ def choose_backend(
         return backend
     if device.type == 'cuda' and _has_triton():
         return 'triton'
-    return _choose_without_triton(device, scores)
+    return choose_without_triton(device, scores)
 
 
-def _choose_without_triton(device: torch.device, scores: int) -> str:
+def choose_without_triton(device: torch.device, scores: int) -> str:
+    """The same where the Triton kernels cannot be used."""
     if device.type == 'cpu' and scores < COMPILE_FROM:
         return 'eager'
     return 'compiled' if _has_compiler(device.type) else 'eager'
@@ -184,26 +182,17 @@ def _has_compiler(device_type: str) -> bool:
 
 
 class Plan(NamedTuple):
-    """A kernel, how many pixels to give it at once, and how many threads."""
+    """A kernel, and how many pixels to give it at once."""
 
     kernel: Kernel
     pixels: int
-    threads: int
 
 
-def make_plan(
-    objective: PixelObjective, like: Tensor, pixels: int, backend: str
-) -> Plan:
-    """The plan for a number of pixels with scores like (N, K, ...)."""
+def make_plan(objective: PixelObjective, like: Tensor, backend: str) -> Plan:
+    """The plan for scores like (N, K, ...), compiled or eager."""
     K, device = like.shape[1], like.device
-    backend = choose_backend(device, backend, K * pixels)
-    if backend == 'triton':
-        # The Triton kernels do not support these scores.
-        backend = _choose_without_triton(device, K * pixels)
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
-    if K * pixels < threads * SCORES_PER_THREAD:
-        threads = 1
     if device.type != 'cpu':
         size = max(GPU_SCORES // K, GPU_PIXELS)
     elif compiled:
@@ -215,21 +204,7 @@ def make_plan(
     if compiled:
         double = like.dtype == torch.float64
         kernel = _compile(kind, numbers, K, double, device.type)
-    return Plan(kernel, size, threads)
-
-
-@contextmanager
-def threads_of(plan: Plan) -> Iterator[None]:
-    """Context manager: the threads that a plan asks for."""
-    threads = torch.get_num_threads()
-    if plan.threads == threads:
-        yield
-        return
-    torch.set_num_threads(plan.threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    return Plan(kernel, size)
 
 
 @functools.cache

@@ -19,10 +19,10 @@ from .backend import (
     Plan,
     StageResult,
     choose_backend,
+    choose_without_triton,
     class_numbers,
     make_plan,
     no_autocast,
-    threads_of,
     uncompiled,
 )
 from .triton_launch import Planes, supports
@@ -95,7 +95,10 @@ def run_stage(
     dtype = _compute_dtype(scores)
     weight = torch.as_tensor(pixel_weight, device=scores.device).to(dtype)
     check_shapes(scores, labels, weight, upsample)
-    if _use_triton(objective, scores, labels, bool(align_corners), backend):
+    backend = _pick_backend(
+        objective, scores, labels, bool(align_corners), backend
+    )
+    if backend == 'triton':
         launches = TritonRun(
             scores.detach(), labels, weight, objective, ignore_index, per_pixel
         )
@@ -117,15 +120,15 @@ def run_stage(
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-    plan = make_plan(objective, scores, labels.numel(), backend)
-    with no_autocast(scores.device), threads_of(plan):
+    plan = make_plan(objective, scores, backend)
+    with no_autocast(scores.device):
         known = known_labels(labels, scores.shape[1], ignore_index)
         values = scores.detach()
         corners = align_corners if upsample else None
         source = make_source(values, known, weight, corners)
         like = values[:0].to(dtype)
         constants = class_numbers(like), *objective.constants(like, source)
-        run = Run(source, plan, constants, per_pixel)
+        run = PieceRun(source, plan, constants, per_pixel)
         result = _result(_Stage.apply(scores, run))
     if per_pixel:
         return result._replace(loss=result.loss.view(shape))
@@ -141,7 +144,7 @@ def _compute_dtype(scores: Tensor) -> torch.dtype:
     return torch.promote_types(scores.dtype, torch.float32)
 
 
-class Run(NamedTuple):
+class PieceRun(NamedTuple):
     """A kernel to be run over the pieces of a source."""
 
     source: Phases | Images
@@ -219,26 +222,27 @@ class TritonRun(NamedTuple):
         return planes.combine(upstream)
 
 
-def _use_triton(
+def _pick_backend(
     objective: PixelObjective,
     scores: Tensor,
     labels: Tensor,
     align_corners: bool,
     backend: str,
-) -> bool:
-    """Whether the kernels support these scores and passed their check."""
-    if choose_backend(scores.device, backend, 0) != 'triton':
-        return False
-    if not supports(scores, labels, align_corners):
-        return False
-    if backend == 'triton':
-        return True
-    from .triton_check import kernels_match_reference
+) -> str:
+    """Triton, if its kernels support these scores and passed their check."""
+    size = scores.shape[1] * labels.numel()
+    chosen = choose_backend(scores.device, backend, size)
+    if chosen != 'triton':
+        return chosen
+    if supports(scores, labels, align_corners):
+        from .triton_check import kernels_match_reference
 
-    scale = labels.shape[1] // scores.shape[2]
-    return kernels_match_reference(
-        scores.device, scale, scores.dtype, (objective.name,)
-    )
+        scale = labels.shape[1] // scores.shape[2]
+        if backend == 'triton' or kernels_match_reference(
+            scores.device, scale, scores.dtype, (objective.name,)
+        ):
+            return 'triton'
+    return choose_without_triton(scores.device, size)
 
 
 class _Stage(torch.autograd.Function):

@@ -42,7 +42,7 @@ SIZES += ['ignored']
 LOSS, CE, HITS, INVALID = (tl.constexpr(row) for row in range(4))
 
 
-class Pixels(NamedTuple):
+class CellPixels(NamedTuple):
     """The pixels of a program, each (PIXELS, THREADS) if nothing is said."""
 
     nodes: Any  # offsets of a thread's four nodes, (THREADS,) each
@@ -164,7 +164,7 @@ def load_pixels(labels, sums, h, w, K, x_stride, ignored, S: tl.constexpr):
     nodes = corners(row, column, h, w)
     down = fraction(row, i, h, S)
     right = fraction(column[None, :], j, w, S)
-    return Pixels(nodes, down, right, at, exists, label, known, n, h * w)
+    return CellPixels(nodes, down, right, at, exists, label, known, n, h * w)
 
 
 @triton.jit

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .jaccard_loss import LEVELS, JaccardObjective
-from .margin_loss import MarginObjective
+from .jaccard import LEVELS, JaccardObjective
+from .margin import MarginObjective
 from .settings import MarginSettings
 from .softmax import CrossEntropy
 from .stage import run_stage

@@ -6,7 +6,7 @@ With p the softmax of the scores, the error ``e_k`` of a pixel for class k is
     l = sum_k w_k e_k + ce_weight log(1 / p_y)
 
 with weights ``w_k`` that depend on the level of the error, see
-:mod:`.jaccard_loss`, but are held constant. With ``M = sum_{k != y} w_k p_k``
+:mod:`.jaccard`, but are held constant. With ``M = sum_{k != y} w_k p_k``
 the gradient is
 
     dl/ds_k = p_k (w_k - M + p_y w_y + ce_weight)          for k other than y,
@@ -32,7 +32,7 @@ from torch import Tensor
 from . import triton_cells as cells
 from . import triton_launch
 from .backend import StageResult
-from .jaccard_loss import (
+from .jaccard import (
     ERROR_UNIT,
     FEW,
     FIRST_LEVEL,
@@ -135,7 +135,7 @@ def count_pixels(
     right = cells.fraction(column, x - S // 2 - column * S, w, S)[None, :]
     nodes = cells.corners(row, column, h, w)
     label = label[None, :]
-    pixels = cells.Pixels(
+    pixels = cells.CellPixels(
         nodes, down, right, None, None, label, None, n, h * w
     )
     scores += n * K * h * w
@@ -351,7 +351,7 @@ def jaccard_stage(
             the device of the scores.
         step: Distance of the rows and columns of the grid.
         reduce: Sums the counts of errors over the ranks in place.
-        softness: See :mod:`.jaccard_loss`.
+        softness: See :mod:`.jaccard`.
     """
     scores, labels = stage.scores, stage.labels
     N, K, h, w = scores.shape

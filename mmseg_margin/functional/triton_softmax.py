@@ -25,7 +25,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 
 
-class Softmax(NamedTuple):
+class CellSoftmax(NamedTuple):
     """The softmax of the pixels."""
 
     top: Any  # the top score in bits
@@ -75,7 +75,7 @@ def softmax(scores, pixels, K, S: tl.constexpr):
     series = 1.0 + error * (0.5 + error * (1.0 / 3 + error * 0.25))
     log_loss = LN_2 * (tl.log2(total) - label_bits)
     log_loss = tl.where(error < 0.015625, error * series, log_loss)
-    return Softmax(top, scale, p, error, log_loss, hits)
+    return CellSoftmax(top, scale, p, error, log_loss, hits)
 
 
 @triton.jit(do_not_specialize=cells.SIZES)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional.backend import StageResult
-from mmseg_margin.functional.jaccard_loss import JaccardObjective
+from mmseg_margin.functional.jaccard import JaccardObjective
 from mmseg_margin.functional.settings import require
 
 from .base import ClassWeight, PixelLoss

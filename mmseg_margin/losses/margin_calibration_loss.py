@@ -12,7 +12,7 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional.margin_loss import MarginObjective
+from mmseg_margin.functional.margin import MarginObjective
 from mmseg_margin.functional.margins import large_offset_warning
 from mmseg_margin.functional.settings import MarginSettings, OffsetSettings
 from mmseg_margin.stats import ClassStats

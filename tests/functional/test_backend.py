@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from mmseg_margin.functional import (
-    MarginObjective,
     backend,
     choose_backend,
     margin_loss,
@@ -13,9 +12,8 @@ from tests.commands import output_of_python
 
 CPU, GPU = torch.device('cpu'), torch.device('cuda')
 WITHOUT_COMPILER = """
-import logging, os, torch
+import os, torch
 from mmseg_margin.functional import choose_backend, margin_loss
-logging.basicConfig()
 print('without a compiler:', choose_backend(torch.device('cpu')))
 os.environ['CXX'] = '/bin/false'
 scores = torch.randn(1, 3, 4, 4, requires_grad=True)
@@ -25,21 +23,12 @@ for _ in range(2):
     loss.backward()
 assert loss.isfinite() and scores.grad.isfinite().all()
 """
-graphs = torch._dynamo.utils.counters['stats']
 
 
 def run(K=3, size=(4,), backend='compiled', **settings):
     """A loss; a base of its own makes it a kernel of its own."""
     scores, labels = torch.randn(1, K, *size), torch.zeros(1, *size).long()
     margin_loss(scores, labels, 0.1, 0.1, backend=backend, **settings)
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize('has_triton', [False, True])
@@ -66,33 +55,6 @@ def test_no_compiler_and_a_broken_one(tmp_path):
     assert said.count('runs eagerly') == 1
 
 
-@pytest.mark.usefixtures('two_threads')
-def test_which_changes_need_another_kernel(monkeypatch):
-    """Here compiling takes no time."""
-    compile_for_real, compiled = torch.compile, []
-
-    def compile_quickly(function, **_):
-        compiled.append(function)
-        return compile_for_real(function, backend='eager', dynamic=False)
-
-    monkeypatch.setattr(torch, 'compile', compile_quickly)
-    # Settings do, but the compiler gives up after eight variants of one
-    # function.
-    before = graphs['unique_graphs']
-    for variant in range(9):
-        run(log_base=3 + variant / 100)
-    assert len({function.__code__ for function in compiled}) == 9
-    assert graphs['unique_graphs'] - before == 9
-    # The number of pixels stays dynamic, whatever else changes: one kernel
-    # each for two numbers of threads, in and out of inference mode.
-    before = graphs['unique_graphs']
-    for size in range(4, 16):
-        torch.set_num_threads(1 + size % 2)
-        with torch.inference_mode(size < 6):
-            run(5, (size,), log_base=7)
-    assert graphs['unique_graphs'] - before <= 4
-
-
 def test_only_compile_errors_fall_back(monkeypatch, caplog):
     """Out-of-memory errors are raised, and the kernel stays compiled."""
     calls = []
@@ -113,19 +75,3 @@ def test_only_compile_errors_fall_back(monkeypatch, caplog):
         run(log_base=13)
     assert len(calls) == 3
     assert caplog.text.count('runs eagerly') == 1
-
-
-@pytest.mark.parametrize(('side', 'expected'), [(8, 1), (2048, 2)])
-@pytest.mark.usefixtures('two_threads')
-def test_small_work_runs_on_one_thread(monkeypatch, side, expected):
-    """And the number of threads is what it was, also after an error."""
-    seen = []
-
-    def kernel(*_, **__):
-        seen.append(torch.get_num_threads())
-        raise RuntimeError('stop')
-
-    monkeypatch.setattr(MarginObjective, 'eager', staticmethod(kernel))
-    with pytest.raises(RuntimeError, match='stop'):
-        run(2, (side, side), 'eager')
-    assert (seen, torch.get_num_threads()) == ([expected], 2)

@@ -12,7 +12,7 @@ from mmseg_margin.functional import (
     jaccard_weights,
     upsampled_jaccard_loss,
 )
-from mmseg_margin.functional.jaccard_loss import (
+from mmseg_margin.functional.jaccard import (
     ERROR_UNIT,
     LEVELS,
     count_errors,
