@@ -314,7 +314,8 @@ def check_shapes(
     ):
         raise SettingError(
             'scores must be (N, K, ...) and labels (N, ...), got '
-            f'{tuple(scores.shape)} and {tuple(labels.shape)}.'
+            f'{tuple(scores.shape)} and {tuple(labels.shape)}; '
+            'align_corners=False up-samples scores (N, K, h, w).'
         )
     if weight.dim() and weight.shape != labels.shape:
         raise SettingError(
@@ -323,13 +324,19 @@ def check_shapes(
         )
     if scores.shape[1] < 2:
         raise SettingError(
-            'The loss needs at least two classes, got scores of one channel: '
-            'set out_channels=2 (and num_classes=2) in the head.'
+            'The loss needs at least two classes, got scores s of one '
+            'channel: pass torch.cat([torch.zeros_like(s), s], 1), or set '
+            'num_classes=2 and out_channels=2 in a head of MMSegmentation.'
         )
 
 
 def as_index(labels: Tensor) -> Tensor:
     """Labels in a type that can be compared with any ignore_index."""
+    if not isinstance(labels, Tensor):
+        raise SettingError(
+            f'Labels are a tensor, got {type(labels).__name__}: call '
+            'torch.as_tensor(labels).'
+        )
     if labels.is_floating_point() or labels.is_complex():
         raise SettingError(
             f'Labels are integers, got {labels.dtype}: call labels.long().'

@@ -286,6 +286,7 @@ def test_labels(name):
     ('change', 'message'),
     [
         ({'scores': torch.zeros(2, 1, 4)}, 'at least two classes'),
+        ({'scores': torch.zeros(2, 3, 2)}, 'up-samples'),
         ({'labels': torch.zeros(2, 5).long()}, r'labels \(N, \.\.\.\)'),
         ({'labels': torch.zeros(2, 4)}, 'Labels are integers'),
         ({'pixel_weight': torch.ones(4, 2)}, r'like the labels \(2, 4\)'),
@@ -302,6 +303,8 @@ def test_bad_arguments(change, message):
         run_stage(**(arguments | change))
     with pytest.raises(ValueError, match="reduction='max'"):
         margin_loss(*map(torch.zeros, [(1, 2), 1]), 0, 0, reduction='max')
+    with pytest.raises(ValueError, match='as_tensor'):
+        margin_loss(torch.zeros(1, 2), torch.zeros(1).long().numpy(), 0, 0)
 
 
 @pytest.mark.parametrize('align_corners', [False, True])

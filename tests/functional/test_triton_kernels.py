@@ -137,9 +137,11 @@ def close(found, expected, tolerance):
         (LOSSES, (1, 19, 3, 2, 8)),
         (LOSSES, (1, 2, 1, 1, 4)),
         (LOSSES, (1, 3, 2, 1, 32)),
-        (LOSSES[:2], (1, 150, 2, 3, 4)),
-        (LOSSES[:2], (1, 171, 3, 2, 1)),
-        *((LOSSES[:2], random_shape(S)) for S in (1, 2, 3, 4, 5, 8)),
+        (LOSSES[1:2], (1, 2, 16, 16, 2)),
+        (LOSSES[:1], (1, 150, 2, 3, 4)),
+        (LOSSES[:1], (1, 171, 3, 2, 1)),
+        (LOSSES[1:2], (1, 40, 2, 3, 1)),
+        *((LOSSES[:2], random_shape(S)) for S in (2, 3, 5, 8)),
     ],
 )
 def test_results_match_the_reference(losses, shape):
