@@ -8,7 +8,7 @@ from torch import distributed
 
 from tests.hooks.builders import ON_CPU
 from tests.processes import run_ranks
-from tests.small_training import train, training_config
+from tests.small_training import PLAIN, train, training_config
 from tests.stats.builders import write_label_file, write_set
 
 close = torch.testing.assert_close
@@ -43,10 +43,9 @@ def uneven(tmp_path):
 def train_rank(root, work_dir, loss):
     """Train on a part of batches of four."""
     hook = LossesHook()
-    config = training_config(root, work_dir, 6, loss=loss)
+    config = training_config(root, work_dir, 6, PLAIN, loss=loss)
     size = 4 // distributed.get_world_size()
     config.train_dataloader.batch_size = size
-    config.model.decode_head.dropout_ratio = 0
     sgd = {'type': 'SGD', 'lr': 0.05, 'momentum': 0.9}
     config.optim_wrapper.optimizer = sgd
     config.default_hooks.checkpoint.interval = 100
