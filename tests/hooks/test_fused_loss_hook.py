@@ -103,14 +103,14 @@ def test_the_losses_are_read_in_every_step(batch):
     before = log_and_gradient(fused, *batch)['loss_ce']
     fused.loss_decode.loss_weight = 0.5
     close(log_and_gradient(fused, *batch)['loss_ce'], before / 2)
-    for loss in (MARGIN, {'type': 'RegionLoss'}):
-        fused.loss_decode = MODELS.build(loss)
-        expected = log_and_gradient(MODELS.build(head(loss)), *batch)
-        close(log_and_gradient(fused, *batch), expected)
     calls = []
     fused.loss_decode.register_forward_hook(lambda *_: calls.append(1))
     log_and_gradient(fused, *batch)
     assert calls == [1]
+    for loss in (MARGIN, {'type': 'RegionLoss'}):
+        fused.loss_decode = MODELS.build(loss)
+        expected = log_and_gradient(MODELS.build(head(loss)), *batch)
+        close(log_and_gradient(fused, *batch), expected)
     # As after an interrupted training, whose after_train was never called.
     (again,) = fuse(fused)
     assert 'loss_by_feat' not in vars(again)
@@ -120,27 +120,19 @@ def mine(*_):
     """A loss stage, or a forward hook, of the user's own."""
 
 
-def with_own(place):
-    """A head with something that a fused stage would leave out."""
-    module = MODELS.build(head(CE))
-    if place == 'loss_by_feat':
-        module.loss_by_feat = mine
-    elif place == 'forward':
-        module.loss_decode.forward = mine
-    else:
-        module.loss_decode.register_forward_hook(mine)
-    return module
-
-
+OWN_STAGE, OWN_HOOK, OWN_FORWARD = (MODELS.build(head(CE)) for _ in range(3))
+OWN_STAGE.loss_by_feat = mine
+OWN_HOOK.loss_decode.register_forward_hook(mine)
+OWN_FORWARD.loss_decode.forward = mine
 UNSERVED = [
     ('samples pixels', head(CE, sampler={'type': 'OHEMPixelSampler'})),
     ('trained with RegionLoss', head([CE, {'type': 'RegionLoss'}])),
     ('trained with Margin', head({**MARGIN, 'reduction': 'none'})),
     ('no softmax', head({**CE, 'use_sigmoid': True})),
     ('stage of its own', head(CE, type='STDCHead')),
-    ('stage of its own', with_own('loss_by_feat')),
-    ('has hooks or a forward', with_own('forward_hook')),
-    ('has hooks or a forward', with_own('forward')),
+    ('stage of its own', OWN_STAGE),
+    ('has hooks or a forward', OWN_HOOK),
+    ('has hooks or a forward', OWN_FORWARD),
 ]
 
 
@@ -162,8 +154,8 @@ def test_all_others_keep_their_stage(caplog):
 
 def small_config(root, work_dir, fused):
     # Not the Jaccard loss, whose levels turn a rounding into a step.
-    loss = {'preset': 'authors', 'largest_offset': 1.0}
-    config = training_config(root, work_dir, 20, PLAIN, loss=loss)
+    loss = 'margin-authors:largest_offset=1.0,backend=eager'
+    config = training_config(root, work_dir, 20, PLAIN)
     config.model.auxiliary_head = copy.deepcopy(config.model.decode_head)
     config.model.auxiliary_head.loss_decode = {**CE, 'loss_weight': 0.4}
     # AdamW turns a rounding of a small gradient into a step.
@@ -171,6 +163,7 @@ def small_config(root, work_dir, fused):
     config.optim_wrapper.accumulative_counts = 2
     config.default_hooks.checkpoint.interval = 10
     config.custom_hooks += [
+        {'type': 'SwapLossHook', 'loss': loss, 'heads': 'decode_head'},
         {'type': 'EMAHook'},
         *[{'type': 'FusedLossHook'}] * fused,
     ]

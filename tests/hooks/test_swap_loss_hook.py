@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 from mmseg.apis import MMSegInferencer, init_model
 
 from mmseg_margin.losses import MarginCalibrationLoss
 from mmseg_margin.losses.swap import set_objective
-from tests.hooks.builders import ON_CPU
-from tests.processes import run_ranks
 from tests.small_training import (
     add_validation,
     same_weights,
@@ -91,18 +88,3 @@ def test_what_the_dumped_config_is_good_for(root, tmp_path):
     assert isinstance(loss, MarginCalibrationLoss)
     assert runner.test()['mIoU'] >= 0
     assert runner.model.decode_head.loss_decode is loss
-
-
-def test_on_two_ranks(root, tmp_path):
-    def train_rank():
-        cfg = plain_config(root, tmp_path / 'work')
-        set_objective(cfg, EAGER)
-        cfg.launcher = ON_CPU['launcher']
-        cfg.merge_from_dict(ON_CPU['cfg'])
-        cfg.model_wrapper_cfg.broadcast_buffers = False
-        model = Runner.from_cfg(cfg).train()
-        return model.module.decode_head.loss_decode.rho_0k
-
-    first, second = run_ranks(2, train_rank, tmp_path / 'ranks')
-    assert first.min() > 0
-    assert torch.equal(first, second)

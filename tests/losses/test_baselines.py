@@ -61,46 +61,31 @@ def slow_loss(scores, labels, alpha, beta, smooth):
     return sum(losses) / len(losses)
 
 
-@pytest.fixture(params=[False, True], ids=['every class', 'an absent class'])
-def cases(request, batch):
-    """Scores in double precision, and labels with ignored pixels."""
-    scores, labels = batch
-    if request.param:
-        labels[labels == 1] = 2
-    return 2 * scores.double(), labels
-
-
 @pytest.mark.parametrize('smooth', [0.0, 1.0])
 @pytest.mark.parametrize(
     ('name', 'ratio'),
     [('jml', (1, 1)), ('dice', (0.5, 0.5)), ('tversky', (0.3, 0.7))],
 )
 def test_regions_are_the_overlap_of_the_classes_that_occur(
-    cases, name, ratio, smooth
+    batch, name, ratio, smooth
 ):
+    cases = 2 * batch[0].double(), batch[1].masked_fill(batch[1] == 1, 2)
     loss = build_loss(OBJECTIVES[name] | {'smooth': smooth})
     expected = value_and_gradient(slow_loss, *cases, *ratio, smooth)
     actual = value_and_gradient(loss, *cases)
     close(actual, expected, rtol=1e-5, atol=1e-6, check_dtype=False)
 
 
-@pytest.mark.parametrize('smooth', [0.0, 1.0])
-def test_a_batch_without_labels_is_a_connected_zero(batch, smooth):
-    labels = batch[1].fill_(255)
-    value, gradient = value_and_gradient(
-        RegionLoss(smooth=smooth), batch[0], labels
-    )
-    assert value == 0
-    assert not gradient.any()
-
-
-def test_half_precision(batch):
-    scores, labels = batch[0].bfloat16(), batch[1]
-    full = value_and_gradient(RegionLoss(), scores.float(), labels)
-    half = value_and_gradient(RegionLoss(), scores, labels)
+def test_without_labels_and_in_half_precision(batch):
+    scores, labels = batch
+    zero = value_and_gradient(RegionLoss(), scores, labels * 0 + 255)
+    assert not zero[0]
+    assert not zero[1].any()
+    value, gradient = value_and_gradient(RegionLoss(), *batch)
+    half = value_and_gradient(RegionLoss(), scores.bfloat16(), labels)
     assert (half[0].dtype, half[1].dtype) == (torch.float32, torch.bfloat16)
-    close(half[0], full[0])
-    close(half[1].float(), full[1], rtol=1e-2, atol=1e-5)
+    close(half[0], value, rtol=1e-2, atol=0)
+    close(half[1].float(), gradient, rtol=2e-2, atol=1e-4)
 
 
 def of_rank(scores, labels):
@@ -128,7 +113,6 @@ def test_two_ranks_have_the_loss_of_their_images_together(batch, tmp_path):
     [
         ({'smooth': -1}, {}, 'smooth'),
         ({'alpha': 0}, {}, 'alpha'),
-        ({'beta': 'x'}, {}, 'beta'),
         ({'loss_name': 'jml'}, {}, 'loss_name'),
         ({}, {'weight': torch.ones(2, 6, 8)}, 'sampler'),
         ({}, {'reduction_override': 'none'}, 'sampler'),

@@ -15,17 +15,13 @@ close = torch.testing.assert_close
 
 
 class LossesHook(Hook):
-    """Records the losses of a rank, and the buffers of its loss."""
+    """Records the losses of a rank."""
 
     def before_train(self, runner):
         self.losses = []
 
     def after_train_iter(self, runner, batch_idx, data_batch, outputs):
         self.losses.append(outputs['loss'].item())
-
-    def after_train(self, runner):
-        loss = runner.model.module.decode_head.loss_decode
-        self.buffers = list(loss.buffers())
 
 
 @pytest.fixture
@@ -51,7 +47,7 @@ def train_rank(root, work_dir, loss):
     config.default_hooks.checkpoint.interval = 100
     config.custom_hooks.append(hook)
     weights = train(config, **ON_CPU)
-    return weights, torch.tensor(hook.losses), hook.buffers
+    return weights, torch.tensor(hook.losses)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +66,7 @@ def test_any_number_of_ranks_trains_the_same(uneven, tmp_path, loss):
         )
         for size in (1, 4)
     )
-    mean = torch.stack([losses for _, losses, *_ in ranks]).mean(0)
+    mean = torch.stack([losses for _, losses in ranks]).mean(0)
     close(mean, whole[1], rtol=1e-5, atol=1e-5)
-    for weights, _, buffers in ranks:
+    for weights, _ in ranks:
         close(weights, whole[0], rtol=0, atol=1e-4)
-        close(buffers, whole[2], rtol=0, atol=0)

@@ -47,15 +47,6 @@ def test_presets_and_what_replaces_them():
     assert mixed.offset_settings == OffsetSettings(3.0)
 
 
-def test_a_largest_offset_in_place_of_tau():
-    """tau is derived from the counts each time and not kept as a setting."""
-    loss = build(largest_offset=0.5)
-    for counts in (COUNTS, [900, 50, 50]):
-        loss.set_class_counts(counts)
-        assert float(loss.rho_0k.max()) == pytest.approx(0.5)
-        assert loss.offset_settings.tau is None
-
-
 def test_offsets_that_no_score_overcomes_are_reported(caplog):
     """Here for counts given by hand; for a data set by the hook."""
     logger = MMLogger.get_current_instance()
