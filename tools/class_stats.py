@@ -66,7 +66,6 @@ def main(argv: list[str] | None = None) -> None:
 
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.functional import OffsetSettings
-    from mmseg_margin.losses.objectives import offset_settings
     from mmseg_margin.stats import plot_stats
     from mmseg_margin.tooling.launch import load_config
 
@@ -77,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     init_default_scope(config.get('default_scope', 'mmseg'))
     if offsets is None and args.split == 'train':
         # Only the training set determines the offsets of a training.
-        offsets = offset_settings(config)
+        offsets = config_offsets(config)
     report = check_split(config, args, offsets)
     stats = report.stats
     weights = stats.class_weights(args.weights) if args.weights else None
@@ -93,6 +92,21 @@ def main(argv: list[str] | None = None) -> None:
         plot_stats(stats, args.plot, report.offsets)
         print(f'Wrote {args.plot}.')
     sys.exit(1 if report.errors else 0)
+
+
+def config_offsets(config: 'Config') -> 'OffsetSettings | None':
+    """How the loss of a config derives margin-offsets, if it does."""
+    from mmseg_margin.config_tools import as_list, nodes, registered_name
+    from mmseg_margin.losses.objectives import build_loss, parse_objective
+
+    terms = list(nodes(config.get('model')))
+    for hook in as_list(config.get('custom_hooks')):
+        if registered_name(hook) == 'SwapLossHook':
+            terms = parse_objective(hook.get('loss', 'jaccard'))
+    for term in terms:
+        if term.get('type') == 'MarginCalibrationLoss':
+            return build_loss(term).offset_settings
+    return None
 
 
 def check_split(

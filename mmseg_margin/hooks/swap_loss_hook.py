@@ -17,15 +17,12 @@ class SwapLossHook(Hook):
     """Gives the heads of a model another objective before the training.
 
     Every head that scores pixels gets it, with the weight that its
-    cross-entropy had (or else its first loss). Everything else stays, boundary
-    heads included.
+    cross-entropy had (or else its first loss). Everything else stays.
 
     Args:
-        loss: A name with or without settings, a sum of these, a loss config
-            or a list of loss configs: ``'jaccard'``, ``'margin:tau=20'``,
+        loss: See :func:`parse_objective`: ``'margin:tau=20'``,
             ``'ce:0.5+lovasz:0.5'``, ``dict(type='RegionLoss')``.
-        heads: Only these, for example ``'decode_head'`` or
-            ``['decode_head', 'auxiliary_head.0']``.
+        heads: Only these: ``['decode_head', 'auxiliary_head.0']``.
 
     Example:
         >>> custom_hooks = [dict(type='SwapLossHook', loss='margin'),
@@ -40,8 +37,7 @@ class SwapLossHook(Hook):
         loss: Objective = DEFAULT,
         heads: str | Sequence[str] | None = None,
     ) -> None:
-        self.loss = loss
-        self.terms = parse_objective(loss)
+        self.loss, self.terms = loss, parse_objective(loss)
         self.heads = as_list(heads)
         self._model: Any = None
 

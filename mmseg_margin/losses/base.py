@@ -1,24 +1,20 @@
-"""The bases of our losses: averaging, class weights and checks."""
+"""The base of our losses: averaging, class weights and checks."""
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
-from mmseg_margin.errors import MarginError, SettingError, did_you_mean
+from mmseg_margin.errors import SettingError
 from mmseg_margin.functional.backend import (
     PixelObjective,
     StageResult,
     uncompiled,
 )
 from mmseg_margin.functional.settings import require
-from mmseg_margin.functional.stage import (
-    as_index,
-    check_reduction,
-    run_stage,
-)
+from mmseg_margin.functional.stage import as_index, check_reduction, run_stage
 from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
 
 ClassWeight = Sequence[float] | str | float | None
@@ -26,50 +22,55 @@ ClassWeight = Sequence[float] | str | float | None
 EPS = torch.finfo(torch.float32).eps
 
 
-class NoStatisticsError(MarginError, RuntimeError):
-    """A loss that needs the data set's counts was called without them."""
-
-    def __init__(self, loss: str) -> None:
-        super().__init__(
-            f'{loss} has no label statistics yet: add '
-            "custom_hooks=[dict(type='ClassStatsHook')] to the config, or "
-            'give the loss class_counts=[...] or the JSON file of '
-            'python -m mmseg_margin class_stats.'
-        )
-
-
-class ClassWeightedLoss(nn.Module):
-    """A loss with a name, a factor and class weights.
+class PixelLoss(nn.Module):
+    """A mean over pixels; a subclass defines :meth:`objective`.
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
             ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
             inverse frequency, computed from the label statistics of
             ``ClassStatsHook``; or None.
+        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
         loss_name: Name in the log; it has to contain ``loss``.
+        avg_non_ignore: Whether the mean is taken over the labelled pixels
+            instead of over all.
+        global_mean: Whether the mean is taken over the pixels of all ranks,
+            so that the training does not depend on their number.
+        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
     """
 
     class_weight: Tensor
 
     def __init__(
-        self, class_weight: ClassWeight, loss_weight: float, loss_name: str
+        self,
+        class_weight: ClassWeight = None,
+        reduction: str = 'mean',
+        loss_weight: float = 1.0,
+        loss_name: str = 'loss_ce',
+        avg_non_ignore: bool = True,
+        global_mean: bool = False,
+        backend: str = 'auto',
     ) -> None:
         super().__init__()
-        check_loss_name(loss_name)
-        self.loss_weight = loss_weight
-        require(self, 'loss_weight', 'not be negative', lambda x: x >= 0)
-        self.loss_name = loss_name
+        check_reduction(reduction)
+        self.reduction = reduction
+        self.loss_weight, self.loss_name = loss_weight, loss_name
+        check_name_and_weight(self)
+        self.avg_non_ignore = avg_non_ignore
+        self.global_mean = global_mean
+        self.backend = backend
         # Whether it cannot be computed before the counts arrive.
         self.needs_statistics = False
         self.weight_method: str | float | None = None
-        self.register_buffer('class_weight', torch.empty(0), persistent=False)
+        weights = torch.empty(0)
         if isinstance(class_weight, (str, int, float)):
             check_weight_method('class_weight', class_weight)
             self.weight_method = class_weight
             self.needs_statistics = True
         elif class_weight is not None:
-            self._set_class_weight(class_weight)
+            weights = torch.tensor(class_weight, dtype=torch.float32)
+        self.register_buffer('class_weight', weights, persistent=False)
 
     def expect_classes(self, num_classes: int) -> None:
         """Give the buffers their size before the statistics arrive.
@@ -82,67 +83,33 @@ class ClassWeightedLoss(nn.Module):
 
     def set_class_stats(self, stats: ClassStats) -> None:
         """Derive what the loss needs from the statistics of a data set."""
-        self.set_class_counts(stats.counts, stats.classes, stats.image_pixels)
+        self.set_class_counts(stats.counts, stats)
 
     def set_class_counts(
-        self,
-        counts: Sequence[int],
-        classes: Sequence[str] | None = None,
-        image_pixels: Sequence[int] | None = None,
+        self, counts: Sequence[int], stats: ClassStats | None = None
     ) -> None:
-        """The same from the pixels of each class alone."""
+        """The same from the pixels of each class, which may be all."""
         if self.weight_method is not None:
-            self._set_class_weight(
-                class_weights(counts, self.weight_method, image_pixels)
-            )
+            image_pixels = stats.image_pixels if stats else None
+            weights = class_weights(counts, self.weight_method, image_pixels)
+            self.class_weight = self.class_weight.new_tensor(weights)
         self.needs_statistics = False
-
-    def _set_class_weight(self, weights: Sequence[float]) -> None:
-        tensor = torch.as_tensor(weights, dtype=torch.float32)
-        if tensor.ndim != 1 or not (tensor.isfinite() & (tensor >= 0)).all():
-            raise SettingError(
-                'class_weight must be finite and not negative, one for each '
-                f'class, got {list(weights)}.'
-            )
-        self.class_weight = tensor.to(self.class_weight.device)
 
     def check(self, scores: Tensor) -> None:
         """Raise where statistics or weights do not fit the scores."""
         if self.needs_statistics:
-            raise NoStatisticsError(type(self).__name__)
-        check_class_weight(self.class_weight, scores.shape[1])
-
-
-class PixelLoss(ClassWeightedLoss):
-    """A mean over pixels; a subclass defines :meth:`objective`.
-
-    Args:
-        class_weight: See :class:`ClassWeightedLoss`, as for ``loss_weight``
-            and ``loss_name``.
-        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
-        avg_non_ignore: Whether the mean is taken over the labelled pixels
-            instead of over all.
-        global_mean: Whether the mean is taken over the pixels of all ranks,
-            so that the training does not depend on their number.
-        backend: ``'auto'``, ``'triton'``, ``'compiled'`` or ``'eager'``.
-    """
-
-    def __init__(
-        self,
-        class_weight: ClassWeight = None,
-        reduction: str = 'mean',
-        loss_weight: float = 1.0,
-        loss_name: str = 'loss_ce',
-        avg_non_ignore: bool = True,
-        global_mean: bool = False,
-        backend: str = 'auto',
-    ) -> None:
-        super().__init__(class_weight, loss_weight, loss_name)
-        check_reduction(reduction)
-        self.reduction = reduction
-        self.avg_non_ignore = avg_non_ignore
-        self.global_mean = global_mean
-        self.backend = backend
+            raise SettingError(
+                f'{type(self).__name__} has no label statistics yet: add '
+                "custom_hooks=[dict(type='ClassStatsHook')] to the config, or "
+                'give the loss class_counts=[...] or the JSON file of '
+                'python -m mmseg_margin class_stats.'
+            )
+        for name, buffer in self.named_buffers():
+            if len(buffer) not in (0, scores.shape[1]):
+                raise SettingError(
+                    f'{name} has {len(buffer)} numbers but the head '
+                    f'{scores.shape[1]} classes: make them agree.'
+                )
 
     def objective(self) -> PixelObjective:
         """What is computed for each pixel, at this step of the training."""
@@ -160,14 +127,8 @@ class PixelLoss(ClassWeightedLoss):
         **kwargs: Any,
     ) -> Tensor:
         """Scores (N, K, H, W), labels and weight (N, H, W)."""
-        return self.run(
-            two_class_scores(cls_score),
-            label,
-            ignore_index,
-            reduction=reduction_override,
-            weight=weight,
-            avg_factor=avg_factor,
-        ).loss
+        averaging = weight, avg_factor, reduction_override
+        return self.run(cls_score, label, ignore_index, None, *averaging).loss
 
     def run(
         self,
@@ -175,9 +136,9 @@ class PixelLoss(ClassWeightedLoss):
         label: Tensor,
         ignore_index: int,
         align_corners: bool | None = None,
-        reduction: str | None = None,
         weight: Tensor | None = None,
         avg_factor: float | Tensor | None = None,
+        reduction: str | None = None,
     ) -> StageResult:
         """Loss, hits and cross-entropy.
 
@@ -188,7 +149,7 @@ class PixelLoss(ClassWeightedLoss):
         self.check(scores)
         label, reduction = as_index(label), reduction or self.reduction
         pixel_weight = self._pixel_weight(
-            label, label != ignore_index, reduction, weight, avg_factor
+            label, ignore_index, weight, avg_factor, reduction
         )
         return run_stage(
             scores,
@@ -204,10 +165,10 @@ class PixelLoss(ClassWeightedLoss):
     def _pixel_weight(
         self,
         label: Tensor,
-        labelled: Tensor,
-        reduction: str,
+        ignore_index: int,
         weight: Tensor | None,
         avg_factor: float | Tensor | None,
+        reduction: str,
     ) -> Tensor | float:
         """The weight of each pixel in the loss: one number, or (N, H, W).
 
@@ -221,10 +182,8 @@ class PixelLoss(ClassWeightedLoss):
         rank with few.
         """
         check_reduction(reduction)
-        if avg_factor is not None and reduction == 'sum':
-            raise SettingError("avg_factor does not go with reduction='sum'.")
-        weights, K = None, len(self.class_weight)
-        if K:
+        labelled, weights = label != ignore_index, None
+        if K := len(self.class_weight):
             # Clamped, because an invalid label is only reported later.
             index = torch.where(labelled, label, 0).clamp(0, K - 1)
             weights = self.class_weight[index] * labelled
@@ -244,36 +203,11 @@ class PixelLoss(ClassWeightedLoss):
         return 1 / divisor if weights is None else weights / divisor
 
 
-def unknown_setting(
-    loss: type, name: str, known: Iterable[str]
-) -> SettingError:
-    """The error about a setting that a loss does not have."""
-    return SettingError(
-        f'{loss.__name__} has no setting {name!r}, but '
-        f'{", ".join(known)}.{did_you_mean(name, known)}'
-    )
-
-
-def check_class_weight(weights: Sized | None, num_classes: int) -> None:
-    """Raise unless there is one weight for each class, or none at all."""
-    if weights is not None and len(weights) not in (0, num_classes):
+def check_name_and_weight(loss: Any) -> None:
+    """Raise on what would take a loss out of the sum, or reverse it."""
+    if 'loss' not in str(loss.loss_name):
         raise SettingError(
-            f'class_weight has {len(weights)} numbers but the head '
-            f'{num_classes} classes: give one for each class.'
-        )
-
-
-def check_loss_name(loss_name: str) -> None:
-    """Raise on a name that would take the loss out of the sum."""
-    if not isinstance(loss_name, str) or 'loss' not in loss_name:
-        raise SettingError(
-            f'loss_name={loss_name!r} must contain "loss", or mmengine '
+            f'loss_name={loss.loss_name!r} must contain "loss", or mmengine '
             'leaves the term out of the sum it minimises.'
         )
-
-
-def two_class_scores(scores: Tensor) -> Tensor:
-    """Scores (0, s) of a binary head, whose one channel is s."""
-    if scores.shape[1] > 1:
-        return scores
-    return torch.cat([torch.zeros_like(scores), scores], 1)
+    require(loss, 'loss_weight', 'not be negative', lambda x: x >= 0)

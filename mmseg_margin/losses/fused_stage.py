@@ -15,22 +15,10 @@ from torch import Tensor
 from mmseg_margin.functional.backend import uncompiled
 
 from .base import EPS, PixelLoss
-from .cross_entropy_losses import SoftmaxFocalLoss, WeightedCrossEntropyLoss
-from .jaccard_loss import JaccardLoss
-from .margin_calibration_loss import MarginCalibrationLoss
+from .baselines import WeightedCrossEntropyLoss
 from .swap import losses_of
 
-# Exactly these, because a subclass may compute something else.
-FUSIBLE = (
-    CrossEntropyLoss,
-    JaccardLoss,
-    MarginCalibrationLoss,
-    SoftmaxFocalLoss,
-    WeightedCrossEntropyLoss,
-)
 STAGE = 'loss_by_feat'
-# mmseg's own stage is quicker for cross-entropy on fewer scores than this.
-STOCK_BELOW = 2**16
 
 
 def why_not_fused(head: Any) -> str | None:
@@ -41,8 +29,6 @@ def why_not_fused(head: Any) -> str | None:
             return 'it has a loss stage of its own'
     if head.sampler is not None:
         return 'it samples pixels'
-    if head.out_channels == 1:
-        return 'it has one channel'
     reasons = map(why_not_fusible, losses_of(head))
     return next(filter(None, reasons), None)
 
@@ -50,9 +36,11 @@ def why_not_fused(head: Any) -> str | None:
 def why_not_fusible(loss: Any) -> str | None:
     """Why the fused stage cannot compute a loss, or None if it can."""
     name = type(loss).__name__
-    if type(loss) not in FUSIBLE or loss.reduction == 'none':
+    is_ours = type(loss).forward is PixelLoss.forward
+    is_stock = type(loss) is CrossEntropyLoss
+    if not (is_ours or is_stock) or loss.reduction == 'none':
         return f'it is trained with {name}'
-    if getattr(loss, 'use_sigmoid', False) or getattr(loss, 'use_mask', False):
+    if is_stock and (loss.use_sigmoid or loss.use_mask):
         return f'its {name} is no softmax cross-entropy'
     # The fused stage does not call the loss, and so none of these.
     own = (loss._forward_hooks, loss._forward_pre_hooks, loss._backward_hooks)
@@ -79,18 +67,15 @@ def fused_loss_by_feat(
     """mmseg's ``loss_by_feat`` for scores (N, K, h, w)."""
     # Read in every step, because hooks may change a loss or its weight.
     losses = losses_of(head)
-    label = head._stack_batch_gt(batch_data_samples).squeeze(1)
-    is_small = seg_logits.shape[1] * label.numel() < STOCK_BELOW
-    is_stock = all(type(loss) is CrossEntropyLoss for loss in losses)
-    if (is_small and is_stock) or any(map(why_not_fusible, losses)):
+    if any(map(why_not_fusible, losses)):
         return type(head).loss_by_feat(head, seg_logits, batch_data_samples)
+    label = head._stack_batch_gt(batch_data_samples).squeeze(1)
     log: dict[str, Tensor] = {}
     for loss in losses:
         value, hits = fused_loss(
             loss, seg_logits, label, head.ignore_index, head.align_corners
         )
-        name = loss.loss_name
-        log[name] = log[name] + value if name in log else value
+        log[loss.loss_name] = log.get(loss.loss_name, 0) + value
     labelled = (label != head.ignore_index).sum()
     log['acc_seg'] = 100 * (hits + EPS).reshape(1) / (labelled + EPS)
     return log
@@ -108,21 +93,13 @@ def fused_loss(
     if not isinstance(loss, PixelLoss):
         weights = loss.class_weight
         weights = None if weights is None else tuple(weights)
-        settings = loss.reduction, loss.loss_weight, loss.avg_non_ignore
-        loss = cross_entropy_of(weights, *settings, scores.device)
+        average = loss.reduction, loss.loss_weight, 'loss', loss.avg_non_ignore
+        loss = like_stock(scores.device, weights, *average)
     result = loss.run(scores, label, ignore_index, align_corners)
     return result.loss, result.hits
 
 
 @functools.lru_cache(maxsize=16)
-def cross_entropy_of(
-    class_weight: tuple[float, ...] | None,
-    reduction: str,
-    loss_weight: float,
-    avg_non_ignore: bool,
-    device: torch.device,
-) -> PixelLoss:
+def like_stock(device: torch.device, *settings: Any) -> PixelLoss:
     """Our cross-entropy with the settings of mmseg's, built once for all."""
-    return WeightedCrossEntropyLoss(
-        class_weight, reduction, loss_weight, avg_non_ignore=avg_non_ignore
-    ).to(device)
+    return WeightedCrossEntropyLoss(*settings).to(device)

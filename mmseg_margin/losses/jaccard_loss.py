@@ -14,7 +14,7 @@ from mmseg_margin.functional.backend import StageResult
 from mmseg_margin.functional.jaccard import JaccardObjective
 from mmseg_margin.functional.settings import require
 
-from .base import ClassWeight, PixelLoss
+from .base import PixelLoss
 
 
 @MODELS.register_module()
@@ -25,10 +25,9 @@ class JaccardLoss(PixelLoss):
     computed from histograms instead of a sort. The cross-entropy has the
     weight ``ce_weight * progress ** ce_ramp``: early in a training it would
     keep rare classes from being learnt, later it improves the frequent ones.
-    So the sum rises during training by design. With one of this package's
-    hooks, ``decode.jaccard`` (one minus the soft Jaccard index of the batch,
-    from 0 to 1, whatever the softness), ``decode.ce`` and
-    ``decode.ce_weight`` are logged beside it.
+    So the sum rises during training by design. With ``SwapLossHook``,
+    ``decode.jaccard`` (one minus the soft Jaccard index of the batch, whatever
+    the softness), ``decode.ce`` and ``decode.ce_weight`` are logged beside it.
 
     The progress, from 0 to 1, is that of the mmengine Runner that trains the
     model. Without a Runner, call :meth:`set_progress`.
@@ -36,10 +35,10 @@ class JaccardLoss(PixelLoss):
     Args:
         ce_weight: Weight of the cross-entropy at the end of the training.
         ce_ramp: Power of the progress; 0 for the full weight from the start.
-        class_weight: See :class:`PixelLoss`, as for the rest.
         softness: How far the Jaccard loss has annealed from the Lovasz
             extension (0) to the soft Jaccard index (1) at the end of the
             training; it grows in proportion to the progress.
+        **kwargs: See :class:`PixelLoss`.
 
     Example:
         >>> loss_decode = dict(type='JaccardLoss')
@@ -50,23 +49,11 @@ class JaccardLoss(PixelLoss):
         ce_weight: float = 1.0,
         ce_ramp: float = 2.0,
         softness: float = 0.0,
-        class_weight: ClassWeight = None,
-        reduction: str = 'mean',
-        avg_non_ignore: bool = True,
-        loss_weight: float = 1.0,
         loss_name: str = 'loss_jaccard',
-        backend: str = 'auto',
+        **kwargs: Any,
     ) -> None:
         # The IoU is that of all ranks' pixels, and so is the mean.
-        super().__init__(
-            class_weight,
-            reduction,
-            loss_weight,
-            loss_name,
-            avg_non_ignore,
-            global_mean=True,
-            backend=backend,
-        )
+        super().__init__(loss_name=loss_name, global_mean=True, **kwargs)
         self.ce_weight, self.ce_ramp = ce_weight, ce_ramp
         for name in ('ce_weight', 'ce_ramp'):
             require(self, name, 'not be negative', lambda x: x >= 0)
@@ -100,10 +87,6 @@ class JaccardLoss(PixelLoss):
         if not self.ce_ramp:
             return self.ce_weight
         return self.ce_weight * self._current_progress() ** self.ce_ramp
-
-    def current_softness(self) -> float:
-        """The softness at this step of the training."""
-        return self.softness and self.softness * self._current_progress()
 
     def _current_progress(self) -> float:
         if self._progress is not None:
@@ -152,7 +135,7 @@ class JaccardLoss(PixelLoss):
         return JaccardObjective(
             self.current_ce_weight(),
             all_reduce if self.training else None,
-            self.current_softness(),
+            self.softness and self.softness * self._current_progress(),
         )
 
     def run(self, *args: Any, **kwargs: Any) -> StageResult:

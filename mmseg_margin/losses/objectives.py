@@ -9,12 +9,10 @@ from typing import Any
 
 from mmseg.registry import MODELS
 
-from mmseg_margin.config_tools import as_list, registered_name
-from mmseg_margin.errors import MarginError, SettingError, did_you_mean
-from mmseg_margin.functional.settings import OffsetSettings
-from mmseg_margin.heads import heads_of_config
+from mmseg_margin.config_tools import as_list
+from mmseg_margin.errors import SettingError, did_you_mean
 
-from .base import check_loss_name, unknown_setting
+from .base import check_name_and_weight
 
 Objective = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Term = dict[str, Any]
@@ -61,33 +59,9 @@ def parse_objective(objective: Objective) -> list[Term]:
         terms = [dict(term) for term in as_list(objective)]
     if not terms:
         raise SettingError(f'The objective {objective!r} has no terms.')
-    # mmseg sums terms of the same name; the log should show every term.
-    names = [build_loss(term).loss_name for term in terms]
-    for place, (term, name) in enumerate(zip(terms, names, strict=True)):
-        if names.count(name) > 1:
-            term['loss_name'] = f'{name}_{place}'
+    for term in terms:
+        build_loss(term)
     return terms
-
-
-def losses_of_config(cfg: Mapping[str, Any]) -> list[Term]:
-    """The losses that a config trains with: the swapped ones, or its own."""
-    for hook in reversed(as_list(cfg.get('custom_hooks'))):
-        if registered_name(hook) == 'SwapLossHook':
-            return parse_objective(hook.get('loss', DEFAULT))
-    return [
-        dict(loss)
-        for head in heads_of_config(cfg.get('model') or {}).values()
-        for loss in as_list(head.get('loss_decode'))
-    ]
-
-
-def offset_settings(cfg: Mapping[str, Any]) -> OffsetSettings | None:
-    """The settings of the first loss with offsets from the data set."""
-    for term in losses_of_config(cfg):
-        is_margin = registered_name(term) == 'MarginCalibrationLoss'
-        if is_margin and term.get('class_counts') is None:
-            return build_loss(term).offset_settings
-    return None
 
 
 def build_loss(term: Term) -> Any:
@@ -99,22 +73,24 @@ def build_loss(term: Term) -> Any:
         raise SettingError(
             f'The loss {term} has no type that MMSegmentation knows.'
         )
-    parameters = inspect.signature(loss_type).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    known: dict[str, inspect.Parameter] = {}
+    for base in reversed(loss_type.__mro__[:-2]):  # from nn.Module on
+        known |= inspect.signature(base).parameters
+    known.pop('kwargs', None)
     for name, value in settings.items():
-        if name in parameters:
-            _check_type(name, value, parameters[name].default)
-        elif not takes_any:
-            raise unknown_setting(loss_type, name, parameters)
+        if name not in known:
+            raise SettingError(
+                f'{loss_type.__name__} has no setting {name!r}, but '
+                f'{", ".join(known)}.{did_you_mean(name, known)}'
+            )
+        _check_type(name, value, known[name].default)
     try:
         loss = loss_type(**settings)
-    except MarginError:
-        raise
     except (AssertionError, OSError, TypeError, ValueError) as error:
         raise SettingError(
             f'{loss_type.__name__} cannot work with {settings}: {error}'
         ) from error
-    check_loss_name(loss.loss_name)
+    check_name_and_weight(loss)
     return loss
 
 

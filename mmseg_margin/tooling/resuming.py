@@ -9,7 +9,7 @@ from pathlib import Path
 from mmengine.hooks import Hook
 from mmengine.runner import CheckpointLoader, Runner
 
-from mmseg_margin.losses.objectives import losses_of_config
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 
 OBJECTIVE_KEY = 'objective'
 
@@ -39,7 +39,8 @@ class ObjectiveHook(Hook):
         self.loaded = checkpoint.get('meta', {}).get(OBJECTIVE_KEY)
 
     def before_train(self, runner: Runner) -> None:
-        self.objective = str(losses_of_config(runner.cfg))
+        swaps = [x for x in runner.hooks if isinstance(x, SwapLossHook)]
+        self.objective = str(swaps[-1].terms) if swaps else "the config's loss"
         is_resumed = runner.iter > 0  # otherwise it is fine-tuned
         if is_resumed and self.loaded not in (None, self.objective):
             logging.getLogger('mmseg_margin').warning(

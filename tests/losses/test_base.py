@@ -1,7 +1,6 @@
 """What our losses have in common."""
 
 import copy
-import math
 import pickle
 
 import pytest
@@ -10,7 +9,7 @@ from torch import nn
 
 from mmseg_margin import ClassStats
 from tests.functional.builders import value_and_gradient
-from tests.losses.builders import COUNTS, LOSSES, STATS, WEIGHTS, build
+from tests.losses.builders import LOSSES, STATS, WEIGHTS, build
 
 every_loss = pytest.mark.parametrize('name', LOSSES)
 close = torch.testing.assert_close
@@ -31,8 +30,7 @@ def test_reductions_weights_and_average(name, batch):
     weight = torch.rand(labels.shape)
     expected = (weight * each).sum() / labelled.sum()
     close(loss(*batch, weight=weight), expected)
-    if name != 'focal':
-        close(build(name, avg_non_ignore=False)(*batch), each.mean())
+    close(build(name, avg_non_ignore=False)(*batch), each.mean())
 
 
 @every_loss
@@ -74,11 +72,12 @@ def test_copies_pickles_and_state_dicts(name, batch):
     assert loss.to(torch.device('meta')).class_weight.device.type == 'meta'
 
 
-@pytest.mark.parametrize('name', ['ce', 'focal'])
-@pytest.mark.parametrize('method', ['inverse', 'sqrt', 'median', 'effective'])
+@every_loss
+@pytest.mark.parametrize('method', ['inverse', 'median', 0.3])
 def test_weights_from_statistics(name, method, batch):
-    loss = build(name, class_weight=method)
-    with pytest.raises(RuntimeError, match='ClassStatsHook'):
+    counts = {'class_counts': None} if name == 'margin' else {}
+    loss = build(name, class_weight=method, **counts)
+    with pytest.raises(ValueError, match='ClassStatsHook'):
         loss(*batch)
     loss.set_class_stats(STATS)
     weights = STATS.class_weights(method)
@@ -89,24 +88,6 @@ def test_weights_from_statistics(name, method, batch):
     close(given.class_weight, loss.class_weight)
 
 
-@pytest.mark.parametrize('kind', ['counts', 'json', 'hook'])
-def test_class_weights_mean_the_same_in_all_losses(kind, tmp_path):
-    STATS.to_json(tmp_path / 'stats.json')
-    counts = {'counts': COUNTS, 'json': tmp_path / 'stats.json'}.get(kind)
-    ours = build('margin', class_weight='median', class_counts=counts)
-    others = build('ce', class_weight='median')
-    if kind == 'counts':
-        others.set_class_counts(COUNTS)
-        # Counts alone do not tell which images show a class.
-        medians = torch.tensor(STATS.class_weights('median'))
-        assert not torch.allclose(others.class_weight, medians)
-    else:
-        others.set_class_stats(STATS)
-    if kind == 'hook':
-        ours.set_class_stats(STATS)
-    close(ours.class_weight, others.class_weight)
-
-
 @every_loss
 @pytest.mark.parametrize(
     ('settings', 'call', 'word'),
@@ -115,11 +96,8 @@ def test_class_weights_mean_the_same_in_all_losses(kind, tmp_path):
         ({'loss_weight': 'x'}, {}, 'loss_weight'),
         ({'class_weight': 3}, {}, 'class_weight'),
         ({'class_weight': 'root'}, {}, 'root'),
-        ({'class_weight': [1.0, -1.0]}, {}, 'negative'),
-        ({'class_weight': [math.nan, 1.0]}, {}, 'finite'),
         ({'class_weight': [1.0, 2.0]}, {}, '3 classes'),
         ({'reduction': 'max'}, {}, 'reduction'),
-        ({'reduction': 'sum'}, {'avg_factor': 4}, 'avg_factor'),
         ({}, {'weight': torch.ones(2, 8, 6)}, 'weight'),
     ],
 )

@@ -15,7 +15,6 @@ from mmseg_margin.functional import (
     margin_offsets,
     reference_loss,
 )
-from mmseg_margin.losses.margin_calibration_loss import expand_preset
 from tests.functional.builders import slow_margin_loss
 from tests.losses.builders import COUNTS, STATS
 from tests.losses.builders import margin as build
@@ -46,18 +45,6 @@ def test_presets_and_what_replaces_them():
     mixed = build(preset='authors', pos_weight=3.0, tau=3.0)
     assert mixed.settings == MarginSettings(3.0, 'e', True)
     assert mixed.offset_settings == OffsetSettings(3.0)
-    expanded = expand_preset({'preset': 'authors', 'log_base': 2})
-    own = {'preset': 'authors', 'pos_weight': 'num_classes'}
-    assert expanded == own | {'log_base': 2, 'class_mean': True}
-
-
-def test_a_largest_offset_in_place_of_tau():
-    """tau is derived from the counts each time and not kept as a setting."""
-    loss = build(largest_offset=0.5)
-    for counts in (COUNTS, [900, 50, 50]):
-        loss.set_class_counts(counts)
-        assert float(loss.rho_0k.max()) == pytest.approx(0.5)
-        assert loss.offset_settings.tau is None
 
 
 def test_offsets_that_no_score_overcomes_are_reported(caplog):
@@ -70,7 +57,7 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
     assert 'class 1 is 600' in caplog.text
     loss = build(class_counts=[90_000, 0, 9_000])
     logger.removeHandler(caplog.handler)
-    assert 'no pixel of class 1' in caplog.text
+    assert 'a class without pixels' in caplog.text
     assert loss.rho_0k[1] == 0
 
 
@@ -80,8 +67,6 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
         ({'class_counts': [5, 0], 'absent_class': 'error'}, 'no labelled'),
         ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
         ({'preset': 'best'}, 'paper, authors'),
-        ({'taus': 5.0}, 'Did you mean tau'),
-        ({'form': 'target'}, 'form'),
     ],
 )
 def test_bad_settings(kwargs, word):
@@ -91,9 +76,9 @@ def test_bad_settings(kwargs, word):
 
 def test_where_counts_come_from(batch, tmp_path):
     """Those of the config are kept when the hook brings others."""
-    with pytest.raises(RuntimeError, match='ClassStatsHook'):
+    with pytest.raises(ValueError, match='ClassStatsHook'):
         build(class_counts=None)(*batch)
-    with pytest.raises(ValueError, match='3 classes but the statistics 2'):
+    with pytest.raises(ValueError, match='rho_0k has 2 numbers'):
         build(class_counts=[5, 5])(*batch)
     path = tmp_path / 'stats.json'
     STATS.to_json(path)
@@ -117,5 +102,5 @@ def test_a_statistics_file_of_other_classes_is_refused(tmp_path, hook):
         if classes == CLASSES:
             train(cfg)
             continue
-        with pytest.raises(SettingError, match="has 'car' where"):
+        with pytest.raises(SettingError, match='file of class_counts'):
             train(cfg)

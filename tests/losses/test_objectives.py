@@ -7,7 +7,6 @@ from mmseg_margin.hooks import SwapLossHook
 from mmseg_margin.losses.objectives import (
     OBJECTIVES,
     build_loss,
-    losses_of_config,
     parse_objective,
 )
 
@@ -26,12 +25,7 @@ def test_a_name_alone_is_the_objective():
 
 
 def test_the_hook_without_an_argument_is_jaccard():
-    jaccard = parse_objective('jaccard')
-    assert SwapLossHook().terms == jaccard
-    hooks = [{'type': 'ClassStatsHook'}, {'type': 'SwapLossHook'}]
-    assert losses_of_config({'custom_hooks': hooks}) == jaccard
-    hooks[1]['loss'] = 'ce'
-    assert losses_of_config({'custom_hooks': hooks}) == [CE]
+    assert SwapLossHook().terms == parse_objective('jaccard')
 
 
 @pytest.mark.parametrize(
@@ -40,10 +34,8 @@ def test_the_hook_without_an_argument_is_jaccard():
         ('margin:tau=20,log_base=e', {'tau': 20, 'log_base': 'e'}),
         ('margin:2,tau=1e+3', {'loss_weight': 2, 'tau': 1000.0}),
         ('margin:class_weight=[1,2.5]', {'class_weight': [1, 2.5]}),
-        ('margin:class_weight=None', {'class_weight': None}),
         ('wce:class_weight=none', {'class_weight': None}),
         ('ce:use_sigmoid=false', {'use_sigmoid': False}),
-        ('ce:avg_non_ignore=True', {'avg_non_ignore': True}),
         ('lovasz:reduction=none', {'reduction': 'none'}),
     ],
 )
@@ -54,11 +46,9 @@ def test_settings_are_read_as_in_cfg_options(text, settings):
     assert OBJECTIVES[name] == before
 
 
-def test_a_sum_shows_every_term_in_the_log():
+def test_a_sum_is_a_list_of_terms():
     terms = parse_objective('ce:0.5+lovasz:0.25+ce:class_weight=[1,2]')
     assert [term.get('loss_weight') for term in terms] == [0.5, 0.25, None]
-    names = [build_loss(term).loss_name for term in terms]
-    assert names == ['loss_ce_0', 'loss_lovasz', 'loss_ce_2']
     assert parse_objective(terms) == terms
 
 
@@ -69,31 +59,23 @@ def test_a_sum_shows_every_term_in_the_log():
         ('ce+magic', "'magic' is not known"),
         ('', "'' is not known"),
         ([], 'no terms'),
-        (None, 'no terms'),
         ('margin:tau', 'without a value'),
-        ('ce:loss_name=loss_x,0.5', 'without a value'),
         ('margin:taus=3', 'Did you mean tau'),
         ('focal:gama=1', 'Did you mean gamma'),
         ('ce:tau=1', "no setting 'tau'"),
         ('margin:tau=abc', 'tau'),
-        ('margin:log_base=bogus', 'log_base'),
         ('focal:gamma=-1', 'gamma'),
         ('lovasz:reduction=bogus', 'LovaszLoss cannot work'),
         ('ce:class_weight=missing.npy', 'missing.npy'),
         ('ce:use_sigmoid=maybe', 'true or false'),
-        ('ce:use_sigmoid=1', 'true or false'),
-        ('lovasz:per_image=no', 'true or false'),
         ('tversky:alpha=true', 'alpha=True must be a number'),
         ({'type': 'DiceLoss', 'eps': 'abc'}, 'eps'),
-        ('ce:loss_weight=abc', 'positive number'),
         ('ce:1e999', 'positive number'),
         ('ce:-1', 'positive number'),
         ('ce:0+lovasz', 'positive number'),
         ({**CE, 'loss_weight': float('nan')}, 'positive number'),
-        ([CE, {**CE, 'loss_weight': True}], 'positive number'),
         ('ce:0.5,loss_name=x+lovasz:0.5', 'loss_name'),
         ({'type': 'LovaszLoss', 'loss_name': 'x'}, 'LovaszLoss|loss_name'),
-        ({'tau': 3}, 'no type'),
         ({'type': 'NoSuchLoss'}, 'no type'),
     ],
 )

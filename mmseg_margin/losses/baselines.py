@@ -1,21 +1,69 @@
-"""RegionLoss: soft Jaccard, Dice and Tversky, the losses of regions."""
+"""The baselines that upstream lacks, or whose upstream form fails."""
 
 from typing import Any
 
 import torch
 from mmengine.dist import all_reduce, get_world_size
 from mmseg.registry import MODELS
-from torch import Tensor
+from torch import Tensor, nn
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional.settings import require
+from mmseg_margin.functional.softmax import CrossEntropy
 from mmseg_margin.functional.stage import INVALID, as_index, known_labels
 
-from .base import EPS, ClassWeight, ClassWeightedLoss, two_class_scores
+from .base import EPS, PixelLoss, check_name_and_weight
 
 
 @MODELS.register_module()
-class RegionLoss(ClassWeightedLoss):
+class WeightedCrossEntropyLoss(PixelLoss):
+    """Cross-entropy with class weights, given or from the statistics.
+
+    Args:
+        class_weight: See :class:`PixelLoss`, as for the rest.
+
+    Example:
+        >>> custom_imports = dict(imports=['mmseg_margin'])
+        >>> custom_hooks = [dict(type='ClassStatsHook')]
+        >>> model = dict(decode_head=dict(loss_decode=dict(
+        ...     type='WeightedCrossEntropyLoss', class_weight='inverse')))
+    """
+
+    def objective(self) -> CrossEntropy:
+        return CrossEntropy()
+
+
+@MODELS.register_module()
+class SoftmaxFocalLoss(PixelLoss):
+    """``-(1 - p_y)^gamma log p_y``, averaged over the labelled pixels.
+
+    mmseg's ``FocalLoss`` is a sum of sigmoids, and on the CPU it fails on
+    class labels; this is the multi-class form that papers compare with.
+
+    Args:
+        gamma: How strongly easy pixels are down-weighted.
+        **kwargs: See :class:`PixelLoss`.
+
+    Example:
+        >>> loss_decode = dict(type='SoftmaxFocalLoss', gamma=2.0)
+    """
+
+    def __init__(
+        self,
+        gamma: float = 2.0,
+        loss_name: str = 'loss_focal',
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(loss_name=loss_name, **kwargs)
+        self.gamma = gamma
+        require(self, 'gamma', 'not be negative', lambda x: x >= 0)
+
+    def objective(self) -> CrossEntropy:
+        return CrossEntropy(self.gamma)
+
+
+@MODELS.register_module()
+class RegionLoss(nn.Module):
     """One minus the mean soft overlap of the classes that occur in a batch.
 
     With ``x`` the probabilities of a class and ``y`` its labels (0 or 1), both
@@ -33,8 +81,8 @@ class RegionLoss(ClassWeightedLoss):
         alpha: Weight of the false positives.
         beta: Weight of the false negatives.
         smooth: Added to numerator and denominator.
-        class_weight: Weights of the classes in the mean, see
-            :class:`ClassWeightedLoss`, as for the rest.
+        loss_weight: Factor of the loss.
+        loss_name: Name in the log; it has to contain ``loss``.
 
     Example:
         >>> loss_decode = dict(type='RegionLoss', alpha=0.5, beta=0.5)
@@ -45,11 +93,12 @@ class RegionLoss(ClassWeightedLoss):
         alpha: float = 1.0,
         beta: float = 1.0,
         smooth: float = 1.0,
-        class_weight: ClassWeight = None,
         loss_weight: float = 1.0,
         loss_name: str = 'loss_region',
     ) -> None:
-        super().__init__(class_weight, loss_weight, loss_name)
+        super().__init__()
+        self.loss_weight, self.loss_name = loss_weight, loss_name
+        check_name_and_weight(self)
         self.alpha, self.beta, self.smooth = alpha, beta, smooth
         for name in ('alpha', 'beta'):
             require(self, name, 'be positive', lambda x: x > 0)
@@ -70,10 +119,9 @@ class RegionLoss(ClassWeightedLoss):
                 'RegionLoss has no loss of single pixels: take the sampler '
                 'out of the head, or take another loss.'
             )
-        scores = two_class_scores(cls_score).float()
-        self.check(scores)
+        scores = cls_score.float()
         known = known_labels(as_index(label), scores.shape[1], ignore_index)
-        sums = class_sums(scores.softmax(1), known)
+        sums = class_sums(scores.softmax(1), known.unsqueeze(1))
         if self.training:
             everyone = sums.detach().clone()
             all_reduce(everyone)
@@ -85,22 +133,16 @@ class RegionLoss(ClassWeightedLoss):
         # Not 0, which it would be without smoothing if nothing is labelled.
         union = (hit + errors + self.smooth).clamp(min=EPS)
         overlap = (hit + self.smooth) / union
-        weights = (pixels > 0).to(overlap)
-        if len(self.class_weight):
-            weights = weights * self.class_weight
-        loss = ((1 - overlap) * weights).sum() / weights.sum().clamp(min=EPS)
+        occurs = (pixels > 0).to(overlap)
+        loss = ((1 - overlap) * occurs).sum() / occurs.sum().clamp(min=EPS)
         # An invalid label becomes NaN without a device sync.
         poison = torch.where((known == INVALID).any(), torch.nan, 0.0)
         return self.loss_weight * loss + poison
 
 
 def class_sums(probabilities: Tensor, known: Tensor) -> Tensor:
-    """TP, labelled pixels and FP of each class, (3, K).
-
-    Known labels below 0 are ignored.
-    """
-    labelled = known.unsqueeze(1) >= 0
-    index = known.clamp(min=0).long().unsqueeze(1)
+    """TP, labelled pixels and FP, (3, K); labels below 0 are ignored."""
+    labelled, index = known >= 0, known.clamp(min=0).long()
     x = probabilities * labelled
     label_x = x.gather(1, index).flatten()
     hit, pixels = x.new_zeros(2, x.shape[1]).index_add(
