@@ -43,8 +43,7 @@ class ClassWeightedLoss(nn.Module):
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
-            ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
-            inverse frequency, computed from the label statistics of
+            ``'sqrt'`` or ``'median'``, computed from the label statistics of
             ``ClassStatsHook``; or None.
         loss_weight: Factor of the loss.
         loss_name: Name in the log; it has to contain ``loss``.
@@ -62,11 +61,11 @@ class ClassWeightedLoss(nn.Module):
         self.loss_name = loss_name
         # Whether it cannot be computed before the counts arrive.
         self.needs_statistics = False
-        self.weight_method: str | float | None = None
+        self.weight_method: str | None = None
         self.register_buffer('class_weight', torch.empty(0), persistent=False)
         if isinstance(class_weight, (str, int, float)):
             check_weight_method('class_weight', class_weight)
-            self.weight_method = class_weight
+            self.weight_method = str(class_weight)
             self.needs_statistics = True
         elif class_weight is not None:
             self._set_class_weight(class_weight)

@@ -9,7 +9,7 @@ from mmengine.config import Config
 from mmseg.registry import DATASETS, TRANSFORMS
 
 from mmseg_margin.datasets import CamVidDataset
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import SettingError
 from tests.layouts import write_image, write_label
 
 ROOT = Path(__file__).parents[2]
@@ -29,17 +29,6 @@ def test_camvid_detects_the_suffix_of_its_images(tmp_path, suffix):
     )
     assert len(dataset) == 1
     assert (dataset[0]['gt_seg_map'] == 10).all()
-
-
-@pytest.mark.parametrize('split', ['train', 'val'])
-def test_missing_instrument_parts_error_names_the_tool(tmp_path, split):
-    dataset = dict(
-        type='InstrumentPartsDataset',
-        data_root=str(tmp_path),
-        data_prefix=dict(img_path=f'images/{split}'),
-    )
-    with pytest.raises(MissingFileError, match='make_instrument_parts'):
-        DATASETS.build(dataset)
 
 
 @real_data
