@@ -45,7 +45,3 @@ def test_links_and_devices_are_written_to_and_stay(tmp_path):
     assert target.read_text() == 'new'
     atomic_write_text('/dev/null', 'text')
     assert not os.path.isfile('/dev/null')
-    with pytest.raises(OSError, match='No space left'):
-        atomic_write_text('/dev/full', 'text')
-    with pytest.raises(IsADirectoryError):
-        atomic_write_text(tmp_path, 'text')

@@ -12,11 +12,8 @@ from torch import nn
 from mmseg_margin.errors import DataSetError
 from mmseg_margin.functional import OffsetSettings, margin_offsets
 from mmseg_margin.hooks import ClassStatsHook
-from mmseg_margin.hooks.class_stats_hook import (
-    give_stats,
-    offset_settings_of,
-)
-from mmseg_margin.stats import ClassStats, class_weights, stats_of_checkpoint
+from mmseg_margin.hooks.class_stats_hook import give_stats, offset_settings_of
+from mmseg_margin.stats import ClassStats, stats_of_checkpoint
 from tests.hooks.builders import (
     COUNTING,
     CountingLoss,
@@ -125,39 +122,18 @@ def test_counts_of_the_config_are_not_replaced(root, tmp_path):
     assert 'rho_0k' not in log_of(runner)
 
 
-@pytest.mark.parametrize('on_problem', ['error', 'warn'])
-def test_bad_labels_of_the_validation_set(root, tmp_path, counts, on_problem):
+def test_bad_labels_of_the_validation_set(root, tmp_path, counts):
     validation = write_set(tmp_path / 'val', 3)
     write_label_file(validation, 1, np.full((32, 48), 77, np.uint8))
-    hook = {'on_problem': on_problem}
-    runner = make_runner(
-        root, tmp_path / 'w', hook=hook, validation=validation
-    )
-    heading = 'validation set: label values outside'
-    if on_problem == 'error':
-        with pytest.raises(DataSetError, match=heading) as caught:
-            runner.train()
-        assert 'val/ann/0001.png: 77' in str(caught.value)
-        assert runner.iter == 0
-    else:
-        runner.train()
-        assert heading in log_of(runner)
-        assert losses(runner.model)[0].counts == counts
-
-
-def test_bad_arguments():
+    places = {'root': root, 'validation': validation}
+    with pytest.raises(DataSetError, match=r'val/ann/0001\.png: 77'):
+        train(work_dir=tmp_path / 'w', **places)
+    hook = {'on_problem': 'warn'}
+    runner = train(work_dir=tmp_path / 'v', hook=hook, **places)
+    assert 'validation set: label values outside' in log_of(runner)
+    assert losses(runner.model)[0].counts == counts
     with pytest.raises(ValueError, match='on_problem'):
         ClassStatsHook(on_problem='log')
-
-
-def test_class_weights(root, tmp_path, counts):
-    loss = {'type': 'WeightedCrossEntropyLoss', 'class_weight': 'median'}
-    runner = train(root, tmp_path / 'w', loss)
-    found = runner.model.decode_head.loss_decode.class_weight
-    # Every image shows every class, so its fraction in these images and in
-    # all images is the same.
-    expected = class_weights(counts, 'median')
-    assert found.tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize('compiled', [False, True])
@@ -177,15 +153,11 @@ def test_nothing_is_scanned_again(root, tmp_path, counts, labels_read):
     labels_read.clear()
     checkpoint = torch.load(tmp_path / 'w/iter_2.pth', weights_only=False)
     assert stats_of_checkpoint(checkpoint['meta']).counts == counts
+    assert stats_of_checkpoint({'class_stats': {'counts': [1]}}) is None
     assert not any('loss' in key for key in checkpoint['state_dict'])
     runner = train(root, tmp_path / 'w', validation=validation, **AGAIN)
     assert labels_read == []
     assert losses(runner.model)[0].counts == counts
-
-
-def test_damaged_statistics_of_a_checkpoint_are_not_used():
-    assert stats_of_checkpoint({}) is None
-    assert stats_of_checkpoint({'class_stats': {'counts': [1]}}) is None
 
 
 @TRANSFORMS.register_module()

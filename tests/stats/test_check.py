@@ -95,13 +95,6 @@ def test_likely_fix(tmp_path, values, ignore_index, fix):
     check_report(report, errors, ['seg_pad_val'] * (ignore_index != 255))
 
 
-def test_one_other_label_and_masks_are_masks_no_more(tmp_path):
-    root = write_set(tmp_path, values=(0, 255))
-    assert 'a mask' in str(report_on(root))
-    write_label_file(root, 1, np.ones(SHAPE, np.uint8))
-    assert 'a mask' not in str(report_on(root))
-
-
 def convert_to_jpeg(root):
     pixels = np.zeros(SHAPE, np.uint8)
     Image.fromarray(pixels).save(root / 'ann' / '0001.png', 'JPEG')
@@ -156,17 +149,10 @@ def test_minus_one_is_ignored_as_by_load_annotations(root):
     check_report(report, [], ['modulo 256'])
 
 
-def loop(path):
-    other = path.with_name('other.png')
-    other.symlink_to(path)
-    path.symlink_to(other)
-
-
 STRANGE = {
     'pipe': (os.mkfifo, 'not a regular file'),
     'folder': (os.mkdir, 'not a regular file'),
     'device': (lambda x: x.symlink_to('/dev/zero'), 'not a regular file'),
-    'loop': (loop, 'Too many levels of symbolic links'),
     'dangling link': (lambda x: x.symlink_to('nowhere'), 'No such file'),
     'program': (lambda x: x.write_bytes(PROGRAM), 'a PostScript program'),
 }
@@ -176,30 +162,12 @@ STRANGE = {
 def test_files_that_would_block_or_fill_the_memory(root, kind):
     dataset = open_set(root)
     make, message = STRANGE[kind]
-    folders = ('ann',) if kind == 'program' else ('ann', 'img')
-    for folder in folders:
-        (root / folder / '0003.png').unlink()
-        make(root / folder / '0003.png')
+    path = root / 'ann' / '0003.png'
+    path.unlink()
+    make(path)
     (error,) = report_on(dataset).errors
-    for folder in folders:
-        assert f'{folder}/0003.png: {message}' in error
+    assert f'{path}: {message}' in error
     assert error.startswith('missing') == (kind == 'dangling link')
-
-
-def test_images_of_other_formats_are_not_checked(tmp_path):
-    root = write_set(tmp_path, 1)
-    image = (root / 'img' / '0000.png').rename(root / 'img' / '0000.tif')
-    image.write_bytes(b'of a kind Pillow cannot read')
-    dataset = open_set(root, img_suffix='.tif')
-    assert report_on(dataset).errors == []
-    image.write_bytes(b'')
-    assert 'img/0000.tif: the file is empty' in str(report_on(dataset))
-
-
-def test_a_loader_that_refuses_its_data_set(root):
-    pipeline = [{'type': 'LoadAnnotations', 'reduce_zero_label': True}]
-    report = report_on(open_set(root, pipeline=pipeline))
-    check_report(report, ['6 file.*AssertionError: .*`reduce_zero_label`'])
 
 
 def test_heads(root):
@@ -237,12 +205,6 @@ def test_absent_and_rare_classes(tmp_path, label, settings, errors, warnings):
     write_label_file(root, 0, pixels)
     offsets = None if settings is None else OffsetSettings(**settings)
     check_report(report_on(root, offsets=offsets), errors, warnings)
-
-
-def test_one_class_has_no_offsets(tmp_path):
-    dataset = open_set(write_set(tmp_path, values=(0,)), ['bg', 'fg'])
-    report = report_on(dataset, (2, 255), offsets=OffsetSettings())
-    assert 'class 0 (bg) holds every labelled pixel' in report.errors[0]
 
 
 def test_validation_sets_without_labels_are_skipped(root):

@@ -1,7 +1,6 @@
 """ClassStats: JSON, class weights against their definitions, the cache."""
 
 import json
-import math
 import statistics
 
 import numpy as np
@@ -33,12 +32,9 @@ COUNTS = [700, 200, 90, 10]
     'change',
     [
         {'counts': [900, -1]},
-        {'counts': [900, math.nan]},
         {'counts': [900]},
         {'counts': None},
         {'image_pixels': [1, 1.5]},
-        {'ignored': -1},
-        {'classes': ['sky']},
         {'format': 'other/1'},
         {'extra': 1},
     ],
@@ -89,12 +85,8 @@ def test_absent_class_gets_one_and_changes_no_other_weight(method):
     with_absent = class_weights([0, *COUNTS], method, [0] + [1000] * 4)
     assert with_absent[0] == 1
     assert with_absent[1:] == class_weights(COUNTS, method, [1000] * 4)
-
-
-@pytest.mark.parametrize('method', ['log', 0.5])
-def test_unknown_method_of_weights(method):
     with pytest.raises(ValueError, match='method'):
-        class_weights(COUNTS, method)
+        class_weights(COUNTS, 0.5)
 
 
 def scan(root, cache=None, **settings):
@@ -118,27 +110,21 @@ def test_problems_and_custom_transforms_are_not_cached(root, cache):
 
 
 @pytest.mark.parametrize(
-    'damage',
-    [
-        lambda content: content[:99],
-        lambda content: bytes(range(256)),
-        # Intact statistics of other files.
-        lambda content: content.replace(b'print": "', b'print": "ff'),
-    ],
+    ('old', 'new'),
+    # The second are intact statistics of other files.
+    [(b'counts', b'\xff'), (b'print": "', b'print": "ff')],
 )
-def test_what_cannot_be_read_is_counted_again(root, cache, damage):
+def test_what_cannot_be_read_is_counted_again(root, cache, old, new):
     right = scan(root, cache)
     path = cache.path_of(right.fingerprint)
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(path.read_bytes().replace(old, new))
     assert cache.load(path.stem) is None
     assert scan(root, cache) == right
     assert cache.load(path.stem) == right  # the damaged file was replaced
 
 
-def test_folders(root, tmp_path, monkeypatch):
-    """The default one, and those that cannot be written."""
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    assert StatsCache().folder == tmp_path / 'mmseg_margin' / 'class_stats'
+def test_bad_folders(root, tmp_path, monkeypatch):
+    """Those that cannot be written are not fatal."""
     (tmp_path / 'file').write_text('in the way')
     assert scan(root, StatsCache(tmp_path / 'file' / 'cache')).total > 0
     # A user without a home folder, as in some containers.

@@ -5,11 +5,9 @@ import numpy as np
 import pytest
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import TRANSFORMS
-from PIL import Image
 
 from mmseg_margin.stats import collect_stats
 from mmseg_margin.stats.label_files import (
-    NotAnIndexMapError,
     Problem,
     count_values,
     decode,
@@ -43,13 +41,11 @@ LABELS = {
     'palette of 1 bit': encode_palette(noise(), 1),
     'black and white': encode(noise(9, 11, 2) > 0),
     '16 bits': encode(noise(high=2**16, dtype=np.uint16)),
-    'TIFF of 32 bits': encode(noise(high=2**31, dtype=np.int32), 'TIFF'),
     'TIFF far below 0': tiff([-(2**31), -3, -1], np.int32),
     'TIFF of floats': tiff([0, 2, 255], np.float32),
     'TIFF of floats with -1': tiff([-1, 0, 3], np.float32),
     'JPEG': encode(noise(), 'JPEG'),
     'rows missing': write_png(noise(), (31, 40)),
-    'transparent palette': encode_palette(noise(), 8, transparency=3),
 }
 
 
@@ -71,12 +67,6 @@ def test_histogram_is_that_of_load_annotations(tmp_path, name):
     assert (Problem.THIN in decoded.problems) == (1 in array.shape)
 
 
-@pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
-def test_colours_are_no_class_indices(mode):
-    with pytest.raises(NotAnIndexMapError, match='channels'):
-        decode(encode(np.asarray(Image.new(mode, (8, 8)))))
-
-
 def test_arrays_of_any_shape_and_type():
     values = RNG.integers(0, 256, (3, 5, 7)).astype(np.float32)
     values.flat[0] = -1
@@ -96,24 +86,23 @@ class LoadAnnotationsPlusOne(LoadAnnotations):
         results['gt_seg_map'] = (labels + 1) % 4
 
 
+NUMPY = {'decode_backend': 'numpy'}
+
+
 @pytest.mark.parametrize(
     ('transform', 'suffix'),
     [
         ({'type': 'LoadAnnotationsPlusOne'}, '.png'),
         ({'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}, '.png'),
-        (
-            {'type': 'LoadBiomedicalAnnotation', 'decode_backend': 'numpy'},
-            '.npy',
-        ),
+        ({'type': 'LoadBiomedicalAnnotation', **NUMPY}, '.npy'),
     ],
 )
 def test_other_loading_transforms_are_run(root, transform, suffix):
     for index in range(6):
         volume = np.full((5, 6, 7), index % 3, dtype=np.int16)
         np.save(root / 'ann' / f'{index:04d}.npy', volume)
-    pipeline = [{'type': 'LoadImageFromFile'}, transform]
-    dataset = open_set(root, pipeline=pipeline, seg_map_suffix=suffix)
-    check_scan(dataset)
+    pipeline = [PIPELINE[0], transform]
+    check_scan(open_set(root, pipeline=pipeline, seg_map_suffix=suffix))
 
 
 @pytest.mark.parametrize('reduce', [False, True])
@@ -127,8 +116,6 @@ def test_a_mapping_is_applied_to_the_histogram(
     settings = {'kind': Streets, 'reduce_zero_label': reduce}
     dataset = open_set(root, classes, [PIPELINE[0], mapped], **settings)
     right = check_scan(dataset).stats
-    plain = open_set(root, classes, PIPELINE, **settings)
-    assert collect_stats(plain).stats.fingerprint != right.fingerprint
     # The transform is not called with any of the files.
     load = LoadAnnotations._load_seg_map
 
