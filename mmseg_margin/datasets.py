@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 
 import numpy as np
-from mmengine import fileio
 from mmseg.datasets import BaseSegDataset
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import DATASETS, TRANSFORMS
 
-from .errors import MissingFileError, SettingError
+from .errors import SettingError
 
-CAMVID_SUFFIXES = ('.png', '.jpg')
 CAMVID_COLOURS = {
     'sky': [128, 128, 128],
     'building': [128, 0, 0],
@@ -44,12 +42,6 @@ class CamVidDataset(BaseSegDataset):
     Args:
         img_suffix: Suffix of the image files, ``.png`` as SegNet has them or
             ``.jpg``; None accepts either.
-
-    Example:
-        >>> dataset = dict(
-        ...     type='CamVidDataset',
-        ...     data_root='data/camvid',
-        ...     data_prefix=dict(img_path='train', seg_map_path='trainannot'))
     """
 
     METAINFO = dict(
@@ -57,7 +49,7 @@ class CamVidDataset(BaseSegDataset):
     )
 
     def __init__(self, img_suffix: str | None = None, **kwargs) -> None:
-        self.suffixes = (img_suffix,) if img_suffix else CAMVID_SUFFIXES
+        self.suffixes = (img_suffix,) if img_suffix else ('.png', '.jpg')
         super().__init__(img_suffix=self.suffixes[0], **kwargs)
 
     def load_data_list(self) -> list[dict]:
@@ -75,13 +67,6 @@ class EndoVisPartsDataset(BaseSegDataset):
     Images are in ``images/{train,val,test}``, labels of the same name in
     ``labels/{train,val,test}`` below ``data_root``;
     ``tools/converters/endovis.py`` writes them from the challenge's folders.
-
-    Example:
-        >>> dataset = dict(
-        ...     type='EndoVisPartsDataset',
-        ...     data_root='data/endovis2017',
-        ...     data_prefix=dict(
-        ...         img_path='images/train', seg_map_path='labels/train'))
     """
 
     METAINFO = dict(
@@ -94,23 +79,7 @@ class EndoVisPartsDataset(BaseSegDataset):
 
 @DATASETS.register_module()
 class InstrumentPartsDataset(EndoVisPartsDataset):
-    """Instrument parts drawn by the project's own generator.
-
-    ``tools/make_instrument_parts.py`` writes them, as ``.png`` or, with
-    ``--format jpg``, for ``img_suffix='.jpg'``.
-    """
-
-    def load_data_list(self) -> list[dict]:
-        folder = self.data_prefix['img_path']
-        found = fileio.exists(folder, backend_args=self.backend_args)
-        data_list = super().load_data_list() if found else []
-        if not data_list:
-            raise MissingFileError(
-                f"There is no {self.img_suffix} image in '{folder}': create "
-                'the data set with python -m mmseg_margin '
-                'make_instrument_parts, or correct data_root and img_suffix.'
-            )
-        return data_list
+    """Instrument parts drawn by ``tools/make_instrument_parts.py``."""
 
 
 @TRANSFORMS.register_module()
@@ -134,10 +103,7 @@ class LoadMappedAnnotations(LoadAnnotations):
         # The keys are strings in a config that was written and read again.
         self.mapping = {int(old): int(new) for old, new in mapping.items()}
         if not all(0 <= x < 256 for x in sum(self.mapping.items(), ())):
-            raise SettingError(
-                f'mapping={mapping} must map values from 0 to 255 to values '
-                'from 0 to 255.'
-            )
+            raise SettingError(f'mapping={mapping} is not within 0 to 255.')
 
     def _load_seg_map(self, results: dict) -> None:
         stored = dict(results, reduce_zero_label=False, label_map=None)
@@ -152,7 +118,3 @@ class LoadMappedAnnotations(LoadAnnotations):
         for old, new in (results.get('label_map') or {}).items():
             table[reduced == old] = new
         results['gt_seg_map'] = table[stored['gt_seg_map']]
-
-    def __repr__(self) -> str:
-        inner = super().__repr__().partition('(')[2]
-        return f'{type(self).__name__}(mapping={self.mapping}, {inner}'

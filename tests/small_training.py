@@ -61,7 +61,7 @@ AUGMENTED = (
     dict(type='PhotoMetricDistortion'),
     PLAIN[2],
 )
-STATS = dict(type='ClassStatsHook', num_threads=1)
+STATS = dict(type='ClassStatsHook')
 
 
 def training_config(

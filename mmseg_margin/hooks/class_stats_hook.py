@@ -15,13 +15,7 @@ from torch import nn
 from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.heads import heads_of_model, modules
-from mmseg_margin.stats import (
-    META_KEY,
-    CheckOptions,
-    ClassStats,
-    StatsCache,
-    check_labels,
-)
+from mmseg_margin.stats import META_KEY, ClassStats, StatsCache, check_labels
 
 logger = logging.getLogger('mmseg_margin')
 
@@ -41,9 +35,6 @@ class ClassStatsHook(Hook):
         cache_dir: Folder of earlier results; None for the user's own,
             ``~/.cache/mmseg_margin/class_stats``.
         use_cache: Whether to keep results on disk at all.
-        num_threads: Threads of each rank; by default all available cores.
-        rare_share: Fraction of the labelled pixels below which a class is
-            reported as very rare.
         on_problem: ``'error'`` stops before the first iteration, ``'warn'``
             trains in spite of problems.
 
@@ -58,8 +49,6 @@ class ClassStatsHook(Hook):
         self,
         cache_dir: str | None = None,
         use_cache: bool = True,
-        num_threads: int | None = None,
-        rare_share: float = 1e-4,
         on_problem: str = 'error',
     ) -> None:
         if on_problem not in ON_PROBLEM:
@@ -67,8 +56,6 @@ class ClassStatsHook(Hook):
                 f'on_problem={on_problem!r} is not one of {ON_PROBLEM}.'
             )
         self.cache = StatsCache(cache_dir) if use_cache else None
-        self.num_threads = num_threads
-        self.rare_share = rare_share
         self.on_problem = on_problem
         self.stats: ClassStats | None = None
 
@@ -81,16 +68,12 @@ class ClassStatsHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Scan, check, report, and give the statistics to the losses."""
-        model = runner.model
-        options = CheckOptions(
-            self.num_threads, self.rare_share, offset_settings_of(model)
-        )
         loader = getattr(runner.val_loop, 'dataloader', None)
         report = check_labels(
             runner.train_dataloader.dataset,
-            model,
+            runner.model,
             self.cache,
-            options,
+            offset_settings_of(runner.model),
             getattr(loader, 'dataset', None),
         )
         if self.on_problem == 'error':
@@ -98,7 +81,7 @@ class ClassStatsHook(Hook):
         if str(report):
             logger.warning(str(report))
         self.stats = report.stats
-        give_stats(model, report.stats)
+        give_stats(runner.model, report.stats)
         logger.info(report.table())
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:

@@ -27,8 +27,7 @@ class PixelLoss(nn.Module):
 
     Args:
         class_weight: One weight for each class; or ``'inverse'``,
-            ``'sqrt'``, ``'median'``, ``'effective'``, or a power of the
-            inverse frequency, computed from the label statistics of
+            ``'sqrt'`` or ``'median'``, computed from the label statistics of
             ``ClassStatsHook``; or None.
         reduction: ``'none'``, ``'mean'`` or ``'sum'``.
         loss_weight: Factor of the loss.
@@ -62,11 +61,11 @@ class PixelLoss(nn.Module):
         self.backend = backend
         # Whether it cannot be computed before the counts arrive.
         self.needs_statistics = False
-        self.weight_method: str | float | None = None
+        self.weight_method: str | None = None
         weights = torch.empty(0)
         if isinstance(class_weight, (str, int, float)):
             check_weight_method('class_weight', class_weight)
-            self.weight_method = class_weight
+            self.weight_method = str(class_weight)
             self.needs_statistics = True
         elif class_weight is not None:
             weights = torch.tensor(class_weight, dtype=torch.float32)

@@ -1,22 +1,22 @@
 """Label statistics: the scan of the annotation files and the label check."""
 
-from .cache import META_KEY, StatsCache, stats_of_checkpoint
-from .check import (
-    CheckOptions,
-    LabelReport,
-    check_labels,
+from .check import LabelReport, check_labels
+from .class_stats import (
+    META_KEY,
+    WEIGHT_METHODS,
+    ClassStats,
+    StatsCache,
+    check_weight_method,
+    class_weights,
+    stats_of_checkpoint,
 )
-from .class_stats import ClassStats
 from .display import format_table, plot_stats
-from .scan import Collected, collect_stats
-from .weighting import WEIGHT_METHODS, check_weight_method, class_weights
+from .scan import collect_stats
 
 __all__ = [
     'META_KEY',
     'WEIGHT_METHODS',
-    'CheckOptions',
     'ClassStats',
-    'Collected',
     'LabelReport',
     'StatsCache',
     'check_labels',

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mmseg.registry import DATASETS
@@ -22,38 +22,23 @@ from mmseg_margin.heads import (
 )
 from mmseg_margin.terminal import printable
 
-from .cache import StatsCache
-from .class_stats import ClassStats
+from .class_stats import ClassStats, StatsCache
 from .display import format_table
-from .label_files import LabelLoader
-from .problems import Problem, describe_findings, with_fix
-from .scan import Collected, NoLabelsError, collect_stats
+from .label_files import Finding, LabelLoader, Problem
+from .scan import NoLabelsError, collect_stats, list_values
 
+FILES_SHOWN = 10
+RARE_SHARE = 1e-4  # of the labelled pixels
+ONE_TOO_MANY = (
+    'if {0} means unlabelled, set ignore_index={0} in every head; if it is a '
+    'class, set num_classes={1}; if the labels begin at 1, or 0 is an '
+    'unlabelled background, set reduce_zero_label=True in the data set'
+)
 # These explain classes without a pixel, which are then not reported.
 WRONG_VALUES = (Problem.VALUE, Problem.BINARY_MASK)
 
 Model = nn.Module | Mapping[str, Any]
 Heads = dict[str, tuple[int, Any]]
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """How to count and what to check.
-
-    Args:
-        num_threads: Threads of each rank; by default all available cores.
-        rare_share: Fraction of the labelled pixels below which a class is
-            reported as very rare.
-        offsets: Settings of the margin-offsets that are to be derived from
-            the counts, if any.
-    """
-
-    num_threads: int | None = None
-    rare_share: float = 1e-4
-    offsets: OffsetSettings | None = None
-
-
-DEFAULT_OPTIONS = CheckOptions()
 
 
 @dataclass
@@ -75,14 +60,11 @@ class LabelReport:
         """Everything that was found; empty if nothing was."""
         lines = [f'[problem] {error}' for error in self.errors]
         lines += [f'[warning] {warning}' for warning in self.warnings]
-        if lines:
-            lines.insert(
-                0,
-                f'Label check of {self.stats.files} files of '
-                f'{self.stats.dataset}: {len(self.errors)} problem(s), '
-                f'{len(self.warnings)} warning(s)',
-            )
-        return '\n'.join(lines)
+        title = (
+            f'Label check of {self.stats.files} files of {self.stats.dataset}:'
+            f' {len(self.errors)} problem(s), {len(self.warnings)} warning(s)'
+        )
+        return '\n'.join([title, *lines]) if lines else ''
 
     def table(self, weights: Sequence[float] | None = None) -> str:
         """The classes with their pixels, offsets and weights, if any."""
@@ -98,7 +80,7 @@ def check_labels(
     dataset: Any,
     model: Model,
     cache: StatsCache | None = None,
-    options: CheckOptions = DEFAULT_OPTIONS,
+    offsets: OffsetSettings | None = None,
     validation: Any = None,
 ) -> LabelReport:
     """Count the labels of a data set and check them against a model.
@@ -107,40 +89,33 @@ def check_labels(
         dataset: A data set, or its config.
         model: The model that is to learn these labels, or its config.
         cache: Where to look for statistics first, and to store them.
-        options: How to count and what to check.
+        offsets: Settings of the margin-offsets that are to be derived from
+            the counts, if any.
         validation: A data set of which only the files are checked, unless it
             has no labels.
     """
     heads = label_heads(model)
     dataset = _built(dataset)
     # The labels that the first head expects.
-    expected = next(iter(heads.values()), (None, None))
-    settings = *expected, cache, options.num_threads
-    stats, findings, loaders = collect_stats(dataset, *settings)
-    errors, warnings = describe_findings(findings, stats)
-    report = LabelReport(dataset, stats, errors, warnings, options.offsets)
+    expected = *next(iter(heads.values()), (None, None)), cache
+    stats, findings, loaders = collect_stats(dataset, *expected)
+    report = LabelReport(dataset, stats, [], [], offsets)
+    _describe_findings(report, findings, stats)
     _check_heads(report, heads, loaders)
     _check_transforms(report, loaders)
     problems = {finding.problem for finding in findings}
     if stats.total and problems.isdisjoint(WRONG_VALUES):
-        _check_classes(report, options.rare_share)
+        _check_classes(report)
         _check_offsets(report)
     elif not report.errors:  # other errors would explain it
         fix = 'check ignore_index, reduce_zero_label and the list of classes'
-        report.errors.append(with_fix('no pixel carries a class', fix))
+        report.errors.append(_with_fix('no pixel carries a class', fix))
     if validation is not None:
         with suppress(NoLabelsError):
-            found = collect_stats(_built(validation), *settings)
-            _add_validation(report, found)
+            stats, findings, _ = collect_stats(_built(validation), *expected)
+            found = [x for x in findings if x.problem is not Problem.NO_LABEL]
+            _describe_findings(report, found, stats, 'validation set: ')
     return report
-
-
-def _add_validation(report: LabelReport, found: Collected) -> None:
-    unlabelled = [x.problem for x in found.findings].count(Problem.NO_LABEL)
-    if unlabelled < found.stats.files:
-        errors, warnings = describe_findings(found.findings, found.stats)
-        report.errors += (f'validation set: {text}' for text in errors)
-        report.warnings += (f'validation set: {text}' for text in warnings)
 
 
 def _built(dataset: Any) -> Any:
@@ -160,17 +135,45 @@ def label_heads(model: Model) -> Heads:
 
     Heads that derive labels of their own, such as boundaries, are left out.
     """
-    found: Mapping[str, Any]
-    if isinstance(model, nn.Module):
-        found = heads_of_model(model)
-    else:
-        found = heads_of_config(model)
+    is_built = isinstance(model, nn.Module)
+    find: Any = heads_of_model if is_built else heads_of_config
     return {
         name: (classes, value_of(head, 'ignore_index', 255))
-        for name, head in found.items()
+        for name, head in find(model).items()
         if (classes := value_of(head, 'num_classes'))
         and not predicts_boundaries(head)
     }
+
+
+def _with_fix(finding: str, fix: str) -> str:
+    return f'{finding}\n    likely fix: {fix}.'
+
+
+def _describe_findings(
+    report: LabelReport,
+    findings: Sequence[Finding],
+    stats: ClassStats,
+    prefix: str = '',
+) -> None:
+    """Add the problems of the files: files, values, likely fix of each."""
+    found: dict[Problem, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda x: x.text):
+        found.setdefault(finding.problem, []).append(finding)
+    for problem in filter(found.__contains__, Problem):
+        headline, fix = problem.value
+        files = found[problem]
+        if problem is Problem.VALUE:
+            values = sorted({value for file in files for value in file.values})
+            headline += f': {list_values(values)}'
+            if values == [len(stats.classes)]:
+                fix = ONE_TOO_MANY.format(values[0], values[0] + 1)
+        lines = [f'{prefix}{headline} ({len(files)} file(s))']
+        lines += [f'    {printable(x.text)}' for x in files[:FILES_SHOWN]]
+        if len(files) > FILES_SHOWN:
+            lines.append(f'    ... and {len(files) - FILES_SHOWN} more')
+        is_harmless = problem is Problem.WRAPPED
+        several = report.warnings if is_harmless else report.errors
+        several.append(_with_fix('\n'.join(lines), fix))
 
 
 def _check_heads(
@@ -180,30 +183,20 @@ def _check_heads(
     expected = len(report.stats.classes)
     for name, (found, _) in heads.items():
         if found != expected:
-            differ = f'{name} has num_classes={found}, the data set has'
-            fix = f'set num_classes={expected} in {name}'
-            finding = f'{differ} {expected} classes'
-            report.errors.append(with_fix(finding, fix))
-    ignored = {label for _, label in heads.values()}
-    if len(ignored) > 1:
-        listing = ', '.join(f'{name}: {x}' for name, (_, x) in heads.items())
-        finding = f'the heads differ in ignore_index ({listing})'
-        fix = 'give all heads the same ignore_index'
-        report.errors.append(with_fix(finding, fix))
-    ignored -= {None}
-    declared = {getattr(x.dataset, 'ignore_index', 255) for x in loaders}
-    if ignored and declared != ignored:
-        first, second = (
-            ', '.join(map(str, sorted(labels)))
-            for labels in (ignored, declared)
-        )
-        finding = (
-            f'the heads ignore label {first}, the data set declares '
-            f'ignore_index={second}; padding and rotation write 255 unless '
-            'told otherwise'
-        )
-        fix = 'use one value in head, data set and every seg_pad_val'
-        report.warnings.append(with_fix(finding, fix))
+            finding = f'{name} has num_classes={found}'
+            fix = f'set num_classes={expected}, as the data set has'
+            report.errors.append(_with_fix(finding, fix))
+    labels = {name: label for name, (_, label) in heads.items()}
+    heads_differ = len({*labels.values()}) > 1
+    for place, loader in enumerate(loaders):
+        ignored = getattr(loader.dataset, 'ignore_index', 255)
+        labels[f'data set {place}'] = ignored
+    if heads and len({*labels.values()}) > 1:
+        listing = ', '.join(f'{name}: {x}' for name, x in labels.items())
+        several = report.errors if heads_differ else report.warnings
+        finding = f'ignore_index is not the same everywhere ({listing})'
+        fix = 'use one value in heads, data set and every seg_pad_val'
+        several.append(_with_fix(finding, fix))
 
 
 def _check_transforms(report: LabelReport, loaders: list[LabelLoader]) -> None:
@@ -212,33 +205,23 @@ def _check_transforms(report: LabelReport, loaders: list[LabelLoader]) -> None:
     if names:
         finding = 'transforms after the loading that the scan does not run: '
         finding += printable(', '.join(dict.fromkeys(names)))
-        fix = (
-            'if one of them changes label values, change them in the loading '
-            'transform instead, for example with LoadMappedAnnotations'
-        )
-        report.warnings.append(with_fix(finding, fix))
+        fix = 'change label values in LoadMappedAnnotations instead'
+        report.warnings.append(_with_fix(finding, fix))
 
 
-def _check_classes(report: LabelReport, rare_share: float) -> None:
+def _check_classes(report: LabelReport) -> None:
     """Look for absent and rare classes."""
-    stats, settings = report.stats, report.settings
-    names = [printable(name) for name in stats.classes]
-    rows = list(zip(names, stats.counts, strict=True))
+    stats = report.stats
+    rows = list(zip(map(printable, stats.classes), stats.counts, strict=True))
     absent = [name for name, count in rows if count == 0]
     if absent:
         finding = f'classes without a pixel: {", ".join(absent)}'
-        fix = 'take them out of the list of classes'
-        if stats.reduces_zero_label and absent == names[-1:]:
-            fix += ', or turn off reduce_zero_label if 0 is your first class'
-        if settings is not None and settings.absent_class == 'error':
-            fix += ", or set absent_class='zero' in the loss"
-            report.errors.append(with_fix(finding, fix))
-        else:
-            report.warnings.append(with_fix(finding, fix))
+        fix = 'correct the list of classes, or reduce_zero_label'
+        report.warnings.append(_with_fix(finding, fix))
     rare = [
         f'{name} ({count / stats.total:.2g})'
         for name, count in rows
-        if 0 < count < rare_share * stats.total
+        if 0 < count < RARE_SHARE * stats.total
     ]
     if rare:
         report.warnings.append(
@@ -251,8 +234,6 @@ def _check_offsets(report: LabelReport) -> None:
     stats, settings = report.stats, report.settings
     if settings is None:
         return
-    if settings.absent_class == 'error':  # absent classes are reported above
-        settings = replace(settings, absent_class='zero')
     try:
         report.offsets = settings.offsets(stats.counts, stats.classes)
     except SettingError as error:

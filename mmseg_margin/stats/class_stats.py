@@ -1,17 +1,67 @@
-"""ClassStats: the label statistics of a data set, and their JSON."""
+"""ClassStats: label statistics, class weights from them, and their storage."""
 
 import json
+import logging
+import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmseg_margin.atomic_write import StrPath, atomic_write_text
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import SettingError
 
-from .weighting import class_weights
+logger = logging.getLogger('mmseg_margin')
 
-JSON_FORMAT = 'mmseg_margin.class_stats/1'
+JSON_FORMAT = 'mmseg_margin.class_stats/2'
 COMMAND = 'python -m mmseg_margin class_stats CONFIG'
+META_KEY = 'class_stats'  # in the checkpoint
+WEIGHT_METHODS = ('inverse', 'sqrt', 'median')
+
+
+def check_weight_method(name: str, method: object) -> None:
+    """Raise unless ``method`` is one of :data:`WEIGHT_METHODS`."""
+    if method not in WEIGHT_METHODS:
+        raise SettingError(
+            f'{name}={method!r} is not one of {WEIGHT_METHODS}.'
+        )
+
+
+def class_weights(
+    counts: Sequence[int],
+    method: str = 'inverse',
+    image_pixels: Sequence[int] | None = None,
+) -> list[float]:
+    """Class weights from ``N_k``, K of them; an absent class gets 1.
+
+    Args:
+        counts: ``N_k``, the labelled pixels of each class.
+        method: ``'inverse'``: ``N / (K N_k)``, so that all classes carry the
+            same total weight and the average pixel weighs 1. ``'sqrt'``: its
+            square root, scaled to the same average. ``'median'`` (Eigen and
+            Fergus): ``median_j f_j / f_k`` with ``f_k`` the fraction of class
+            k in the images that show it.
+        image_pixels: Labelled pixels of the images that show each class, for
+            ``'median'``; without it ``f_k`` is the fraction in all images.
+    """
+    check_weight_method('method', method)
+    all_counts = np.asarray(counts, dtype=np.float64)
+    present = all_counts > 0
+    pixels = all_counts[present]
+    if method == 'median':
+        fraction = pixels / pixels.sum()
+        if image_pixels is not None:
+            fraction = pixels / np.asarray(image_pixels)[present]
+        found = np.median(fraction) / fraction
+    else:
+        found = pixels ** (-1.0 if method == 'inverse' else -0.5)
+        found *= pixels.sum() / (pixels * found).sum()
+    weights = np.ones_like(all_counts)
+    weights[present] = found
+    return weights.tolist()
 
 
 @dataclass(frozen=True)
@@ -25,8 +75,6 @@ class ClassStats:
         image_pixels: Labelled pixels of the images that show each class.
         ignored: Pixels that carry the ignore index.
         dataset, files: The data set and its number of label files.
-        mapping: From the values in the files to labels, in words.
-        ignore_index: The label that was ignored.
         fingerprint: Hash of all that was counted; empty if the counts must
             not serve a later run.
     """
@@ -38,8 +86,6 @@ class ClassStats:
     ignored: int = 0
     dataset: str = ''
     files: int = 0
-    mapping: str = ''
-    ignore_index: int | None = 255
     fingerprint: str = ''
 
     def __post_init__(self) -> None:
@@ -57,12 +103,7 @@ class ClassStats:
         """``N``, the labelled pixels of all classes."""
         return sum(self.counts)
 
-    @property
-    def reduces_zero_label(self) -> bool:
-        """Whether label 0 of the files was ignored."""
-        return 'reduce_zero_label=True' in self.mapping
-
-    def class_weights(self, method: str | float = 'inverse') -> list[float]:
+    def class_weights(self, method: str = 'inverse') -> list[float]:
         """Class weights, see :func:`mmseg_margin.stats.class_weights`."""
         return class_weights(self.counts, method, self.image_pixels)
 
@@ -89,13 +130,55 @@ class ClassStats:
         """Read a JSON file, as ``class_stats CONFIG --out PATH`` writes it."""
         remedy = f'write it with {COMMAND} --out {path}.'
         try:
-            with open(path, encoding='utf-8') as file:
-                return cls.from_dict(json.load(file))
-        except FileNotFoundError:
-            raise MissingFileError(
-                f'{path} does not exist: {remedy}'
-            ) from None
-        except (ValueError, RecursionError) as error:
+            return cls.from_dict(json.loads(Path(path).read_text('utf-8')))
+        except (OSError, ValueError, RecursionError) as error:
             raise SettingError(
                 f'{path} does not hold class statistics ({error}): {remedy}'
             ) from error
+
+
+class StatsCache:
+    """A folder of ``<fingerprint>.json``; never a reason to fail.
+
+    What cannot be read is counted again, what cannot be written is not kept.
+
+    Args:
+        folder: None for ``~/.cache/mmseg_margin/class_stats``.
+    """
+
+    def __init__(self, folder: StrPath | None = None) -> None:
+        base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+        default = Path(base, 'mmseg_margin', 'class_stats')
+        self.folder = Path(os.path.expanduser(folder or default))
+
+    def path_of(self, key: str) -> Path:
+        return self.folder / f'{key}.json'
+
+    def load(self, key: str) -> ClassStats | None:
+        """The statistics of a fingerprint, if they exist and are intact."""
+        try:
+            stats = ClassStats.from_json(self.path_of(key))
+        except SettingError:
+            return None
+        return stats if stats.fingerprint == key else None
+
+    def store(self, stats: ClassStats) -> None:
+        """Write atomically, under the fingerprint of the statistics."""
+        try:
+            if self.folder.parts[0] == '~':
+                raise OSError('there is no home folder, set cache_dir')
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stats.to_json(self.path_of(stats.fingerprint))
+        except OSError as error:
+            logger.warning(
+                f'The label statistics are not kept in {self.folder}, so the '
+                f'next run counts again: {error}.'
+            )
+
+
+def stats_of_checkpoint(meta: dict[str, Any]) -> ClassStats | None:
+    """The statistics that ``ClassStatsHook`` saved, unless damaged."""
+    try:
+        return ClassStats.from_dict(meta.get(META_KEY))
+    except SettingError:
+        return None

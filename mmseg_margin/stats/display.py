@@ -24,9 +24,8 @@ def format_table(
     """Pixels, their percentage, and images of every class as a table.
 
     Args:
-        settings: Adds the columns of the margin-offsets.
-        offsets: The margin-offsets of these settings; None if the counts
-            have none.
+        settings: Settings of the margin-offsets.
+        offsets: Adds columns of the margin-offsets of these settings.
         weights: Adds a column of class weights.
     """
     total = stats.total
@@ -40,15 +39,13 @@ def format_table(
         'share %': [f'{100 * n / max(total, 1):.4f}' for n in stats.counts],
         'images': [f'{n:,}' for n in stats.images],
     }
-    if settings is not None:
-        pairs = _offset_cells(stats, offsets)
-        columns['rho_0k'] = [rho_0k for rho_0k, _ in pairs]
-        columns['rho_k0'] = [rho_k0 for _, rho_k0 in pairs]
     if settings is not None and offsets is not None:
         scale = f'tau={settings.tau_for(stats.counts):.4g}'
         if settings.largest_offset is not None:
             scale = f'largest_offset={settings.largest_offset:g} ({scale})'
         title += f'; margin-offsets for {scale}, upsilon={settings.upsilon:g}'
+        columns['rho_0k'] = [f'{rho:.4g}' for rho in offsets.rho_0k]
+        columns['rho_k0'] = [f'{rho:.4g}' for rho in offsets.rho_k0]
     if weights is not None:
         columns['weight'] = [f'{weight:.4g}' for weight in weights]
     table = PrettyTable()
@@ -57,48 +54,25 @@ def format_table(
     return f'{title}\n{table}'
 
 
-def _offset_cells(
-    stats: ClassStats, offsets: MarginOffsets | None
-) -> list[tuple[str, str]]:
-    if offsets is None:
-        return [('-', '-')] * len(stats.classes)
-    return [
-        (f'{a:.4g}', f'{b:.4g}') if count or a else ('-', '-')
-        for a, b, count in zip(*offsets, stats.counts, strict=True)
-    ]
-
-
-def plot_stats(
-    stats: ClassStats,
-    path: str | Path,
-    offsets: MarginOffsets | None = None,
-) -> None:
-    """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
+def plot_stats(stats: ClassStats, path: str | Path) -> None:
+    """Plot class fractions as bars, the most frequent class on top."""
     # Imported here, because few users of the package draw anything.
-    from mmseg_margin.report.pictures import BLUE, ORANGE, picture
+    from mmseg_margin.report.pictures import BLUE, picture
 
     if not stats.total:
         raise SettingError('There is no labelled pixel to plot.')
     order = np.argsort(stats.counts, kind='stable')
+    share = 100 * np.array(stats.counts)[order] / stats.total
     names = [drawable(stats.classes[index]) for index in order]
-    share = 100 * np.array(stats.counts) / stats.total
-    panels = [('share of the labelled pixels in %', share, 100.0, BLUE)]
-    if offsets is not None and offsets.rho_0k.any():
-        rho_0k = offsets.rho_0k
-        panels.append(('margin-offset rho_0k', rho_0k, rho_0k.max(), ORANGE))
     height = 1.6 + INCHES_PER_CLASS * len(names)
     with picture(Path(path), 11, height) as figure:
-        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, panel in zip(row, panels, strict=True):
-            label, values, longest, colour = panel
-            shortest = values[values > 0].min() / 2  # so that its bar shows
-            axes.set(xlabel=f'{label} (log scale)', xscale='log')
-            axes.set_xlim(shortest, longest)
-            lengths = np.maximum(values[order], shortest)
-            bars = axes.barh(names, lengths, color=colour)
-            texts = [f'{x:.3g}' if x else 'absent' for x in values[order]]
-            axes.bar_label(bars, texts, padding=4)
-            axes.margins(y=0.01)
-        if stats.files:
-            title = f'{stats.dataset}, {stats.files:,} label files'
-            figure.suptitle(drawable(title))
+        axes = figure.subplots()
+        shortest = share[share > 0].min() / 2  # so that its bar shows
+        bars = axes.barh(names, np.maximum(share, shortest), color=BLUE)
+        texts = [f'{x:.3g}' if x else 'absent' for x in share]
+        axes.bar_label(bars, texts, padding=4)
+        axes.margins(y=0.01)
+        axes.set_title(drawable(stats.dataset))
+        axes.set_xscale('log')
+        axes.set_xlim(shortest, 100)
+        axes.set_xlabel('share of the labelled pixels in % (log scale)')

@@ -14,7 +14,9 @@ import struct
 import tempfile
 import threading
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -27,21 +29,57 @@ from PIL import Image, UnidentifiedImageError
 
 from mmseg_margin.datasets import LoadMappedAnnotations
 
-from .problems import Problem
-
 UPSTREAM_PACKAGES = ('mmcv', 'mmseg', 'mmseg_margin')
-BYTES_OF_WIDEST_PIXEL = 4
 # cv2 and tifffile may read other suffixes though Pillow cannot.
 PILLOW_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png')
 EXIF_ORIENTATION = 0x0112
-EXIF_ROTATED_BY_90_DEGREES = range(5, 9)
+
+
+class Problem(Enum):
+    """The kinds of problems, in the order of the report: (headline, fix)."""
+
+    MISSING = (
+        'missing labels or images',
+        'check data_root, data_prefix, img_suffix and seg_map_suffix',
+    )
+    UNREADABLE = ('unreadable labels or images', 'copy or export them again')
+    TOO_LARGE = (
+        'label files that declare more pixels than Pillow accepts',
+        'cut them into tiles, or raise PIL.Image.MAX_IMAGE_PIXELS',
+    )
+    NOT_AN_INDEX_MAP = (
+        'label files without one class index for each pixel',
+        'convert them to single-channel files that hold the class index',
+    )
+    LOSSY = ('labels in JPEG, a lossy format', 'export them again as PNG')
+    NO_LABEL = (
+        'samples without a label',
+        'add LoadAnnotations to the pipeline, and seg_map_path to data_prefix',
+    )
+    LOADING_FAILED = ('files that cannot be loaded', 'see the messages')
+    VALUE = (
+        'label values outside the classes',
+        'map them with LoadMappedAnnotations, or correct ignore_index, '
+        'num_classes and the list of classes',
+    )
+    BINARY_MASK = (
+        'every label is either 0 or 255, a mask rather than class indices',
+        'in every pipeline, replace LoadAnnotations by '
+        "dict(type='LoadMappedAnnotations', mapping={255: 1})",
+    )
+    SIZE = ('labels of another size than the image', 'check the pairs')
+    THIN = ('labels one pixel wide or high', 'take them out of the split')
+    WRAPPED = (
+        'label files with values that LoadAnnotations takes modulo 256',
+        'store the class index in 8 bits; -1 becomes 255',
+    )
+
 
 Info = dict[str, Any]
 Histogram = NDArray[np.int64]  # pixels of each value, shape (256,)
 Size = tuple[int, int]  # width and height
 # Path, size and time of a file; why it cannot be read; None if not local.
 State = tuple[str, int, int] | OSError | None
-Found = tuple[Problem, str]  # what is wrong, and a line that names the file
 
 
 class NotAnIndexMapError(ValueError):
@@ -60,13 +98,21 @@ LOADING_ERRORS = (
     *(Image.DecompressionBombError, struct.error, zlib.error),
 )
 PROBLEM_OF_ERROR: tuple[tuple[Any, Problem], ...] = (
-    (FileNotFoundError, Problem.MISSING_LABEL),
+    (FileNotFoundError, Problem.MISSING),
     (Image.DecompressionBombError, Problem.TOO_LARGE),
     (NotAnIndexMapError, Problem.NOT_AN_INDEX_MAP),
     (NoLabelError, Problem.NO_LABEL),
-    ((OSError, SyntaxError, EOFError), Problem.UNREADABLE_LABEL),
+    ((OSError, SyntaxError, EOFError), Problem.UNREADABLE),
     (LOADING_ERRORS, Problem.LOADING_FAILED),
 )
+
+
+class Finding(NamedTuple):
+    """One problem of one file."""
+
+    problem: Problem
+    text: str  # names the file
+    values: Sequence[int] = ()  # outside the classes
 
 
 class Label(NamedTuple):
@@ -90,18 +136,14 @@ class LabelLoader:
         self.is_known = step is not None
         # The step of another transform is known after the first label.
         self.loading_step = len(self.transforms) if step is None else step
-        backends = (
-            (getattr(x, 'backend_args', None) or {}).get('backend', 'local')
-            for x in self.transforms[: self.loading_step + 1]
+        self.is_local = self.is_known and not any(
+            getattr(x, 'backend_args', None) for x in self.transforms
         )
-        self.is_local = self.is_known and {*backends} == {'local'}
         self._tables: dict[str, NDArray[np.uint8]] = {}
         self._of_thread = threading.local()
 
     def mapping(self, info: Info) -> str:
         """From stored to delivered values, in words."""
-        if not self.is_known:
-            return ' -> '.join(type(x).__name__ for x in self.transforms)
         mapping = getattr(self.transforms[self.loading_step], 'mapping', None)
         return (
             f'LoadAnnotations(mapping={mapping}, '
@@ -157,7 +199,6 @@ class LabelLoader:
 class Annotation:
     """One label of the data set, where it is and how to load it."""
 
-    position: int
     info: Info
     loader: LabelLoader
 
@@ -172,61 +213,50 @@ class Annotation:
         """The states of label and image, read once."""
         paths = [self.info.get(x) for x in ('seg_map_path', 'img_path')]
         is_local = self.loader.is_local
-        return [
-            file_state(path)
-            if is_local and path and '://' not in path
-            else None
-            for path in paths
-        ]
+        return [file_state(x) if is_local and x else None for x in paths]
 
     def load(self) -> Label:
         """The label as the training pipeline delivers it."""
-        state, limit = self.states[0], Image.MAX_IMAGE_PIXELS
-        if isinstance(state, OSError):
-            raise state
-        # Up to twice the limit Pillow only warns.
-        largest = 2 * BYTES_OF_WIDEST_PIXEL * (limit or float('inf'))
-        if state and state[1] > largest:
-            raise OSError(f'{state[1]} bytes, more than a label may have')
+        if isinstance(self.states[0], OSError):
+            raise self.states[0]
         return self.loader.load(self.info)
 
-    def explain(self, error: BaseException) -> Found:
-        """Why the label could not be loaded."""
-        kinds = (x for kind, x in PROBLEM_OF_ERROR if isinstance(error, kind))
-        problem, path = next(kinds), self.label_path
-        if isinstance(error, FileNotFoundError):
-            return problem, str(error.filename or path)
-        if problem is Problem.LOADING_FAILED:
-            return problem, f'{path}: {type(error).__name__}: {error}'
-        return problem, f'{path}: {_reason(error)}'
-
-    def check_image(self, label_size: Size | None) -> Found | None:
+    def check_image(self, label_size: Size | None) -> list[Finding]:
         """What is wrong with the image, as far as its header shows."""
         path, state = str(self.info.get('img_path')), self.states[1]
         if state is None:
-            return None
+            return []
         try:
             if isinstance(state, OSError):
                 raise state
             with Image.open(path) as image:
                 size = image.size
-                if label_size not in (None, size):
-                    orientation = image.getexif().get(EXIF_ORIENTATION)
-                    if orientation in EXIF_ROTATED_BY_90_DEGREES:
-                        size = image.height, image.width
-        except FileNotFoundError:
-            return Problem.MISSING_IMAGE, path
+                differs = label_size not in (None, size)
+                # From 5 on, cv2 rotates the image by 90 degrees.
+                if differs and image.getexif().get(EXIF_ORIENTATION, 1) >= 5:
+                    size = image.height, image.width
+        except Image.DecompressionBombError:
+            return []  # training reads images with cv2, without this limit
         except LOADING_ERRORS as error:
-            # Pillow's limit is none of training, which does not use Pillow.
-            is_large = isinstance(error, Image.DecompressionBombError)
             is_known = path.lower().endswith(PILLOW_SUFFIXES)
-            if error is state or (is_known and not is_large):
-                return Problem.UNREADABLE_IMAGE, f'{path}: {_reason(error)}'
-            return None
+            is_bad = error is state or is_known
+            return [explain(path, error)] if is_bad else []
         if label_size in (None, size):
-            return None
+            return []
         sizes = 'image {}x{}, label {}x{}'.format(*size, *label_size)
-        return Problem.SIZE, f'{path}: {sizes}'
+        return [Finding(Problem.SIZE, f'{path}: {sizes}')]
+
+
+def explain(path: str, error: BaseException) -> Finding:
+    """Why a file could not be loaded."""
+    kinds = (x for kind, x in PROBLEM_OF_ERROR if isinstance(error, kind))
+    problem = next(kinds)
+    reason = getattr(error, 'strerror', None) or str(error)
+    if isinstance(error, UnidentifiedImageError):
+        reason = 'not an image file'  # Pillow's text holds a memory address
+    elif problem is Problem.LOADING_FAILED:
+        reason = f'{type(error).__name__}: {reason}'
+    return Finding(problem, f'{path}: {reason}')
 
 
 def _is_upstream(transform: Any) -> bool:
@@ -245,6 +275,8 @@ def _step_of_load_annotations(transforms: list[Any]) -> int | None:
 
 def file_state(path: str) -> State:
     """The state of a local file, with one call of the system."""
+    if '://' in path:
+        return None
     try:
         status = os.stat(path)
     except OSError as error:
@@ -294,10 +326,3 @@ def _check_indices(labels: NDArray) -> None:
         raise NotAnIndexMapError(f'{channels} channels, not one class index')
     if not (np.isfinite(labels) & (labels == np.rint(labels))).all():
         raise NotAnIndexMapError('values that are not whole numbers')
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return 'not an image file'  # Pillow's text holds a memory address
-    text = getattr(error, 'strerror', None) or str(error)
-    return text.split(', could be')[0]  # ... a decompression bomb DOS attack

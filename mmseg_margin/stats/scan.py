@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +16,20 @@ from rich.console import Console
 from rich.progress import track
 from torch.utils.data import Subset
 
-from mmseg_margin.errors import DataSetError, SettingError
+from mmseg_margin.errors import DataSetError
 
-from .cache import StatsCache
-from .class_stats import JSON_FORMAT, ClassStats
-from .label_files import LOADING_ERRORS, Annotation, LabelLoader
-from .problems import Finding, Problem
+from .class_stats import JSON_FORMAT, ClassStats, StatsCache
+from .label_files import (
+    LOADING_ERRORS,
+    Annotation,
+    Finding,
+    LabelLoader,
+    Problem,
+    explain,
+)
 
 MAX_THREADS = 16
-VALUES_SHOWN_PER_FILE = 5
+VALUES_SHOWN = 5
 
 Mask = NDArray[np.bool_]  # of the 256 label values
 
@@ -74,12 +78,12 @@ def collect_stats(
     loaders = list(dict.fromkeys(x.loader for x in annotations))
     leaf = loaders[0].dataset
     named = getattr(leaf, 'metainfo', {}).get('classes')
-    classes = list(map(str, named or _numbered(num_classes or 0)))
+    classes = [str(name) for name in named or range(num_classes or 255)]
     if ignore_index is None:
         ignore_index = getattr(leaf, 'ignore_index', 255)
     rank, world_size = dist.get_dist_info()
     shard = annotations[rank::world_size]
-    key = _key_on_all_ranks(annotations, shard, classes, ignore_index)
+    key = _key_on_all_ranks(shard, classes, ignore_index)
     earlier: list[Any] = [None]
     if cache is not None and key and rank == 0:
         earlier = [cache.load(key)]
@@ -87,21 +91,19 @@ def collect_stats(
     if earlier[0] is not None:
         return Collected(earlier[0], [], loaders)
     is_ignored = np.arange(256) == ignore_index
-    is_class = (np.arange(256) < (len(classes) or 256)) & ~is_ignored
+    is_class = (np.arange(256) < len(classes)) & ~is_ignored
     sums, findings = _scan_on_all_ranks(
         shard, is_class, is_ignored, num_threads
     )
     is_mask = np.flatnonzero(sums[3]).tolist() == [0, 255]
     if is_mask and not sums[0, 1:255].any():
+        # It explains values outside the classes.
+        findings = [x for x in findings if x.problem is not Problem.VALUE]
         findings += (
-            Finding(x.position, Problem.BINARY_MASK, x.label_path)
-            for x in annotations
+            Finding(Problem.BINARY_MASK, x.label_path) for x in annotations
         )
-    of_classes = sums[:3] * is_class
-    largest = int(np.flatnonzero(of_classes[0]).max(initial=0))
-    classes = classes or _numbered(largest + 1)
-    counts, images, image_pixels = of_classes[:, : len(classes)].tolist()
-    mappings = {x.loader.mapping(x.info) for x in annotations}
+    of_classes = (sums * is_class)[:, : len(classes)]
+    counts, images, image_pixels, _ = of_classes.tolist()
     stats = ClassStats(
         classes,
         counts,
@@ -110,8 +112,6 @@ def collect_stats(
         ignored=int(sums[0, is_ignored].sum()),
         dataset=' + '.join({type(x.dataset).__name__: x for x in loaders}),
         files=len(annotations),
-        mapping='; '.join(sorted(mappings)),
-        ignore_index=ignore_index,
         # Without a fingerprint the next run scans and reports again.
         fingerprint='' if findings else key,
     )
@@ -129,8 +129,8 @@ def list_annotations(dataset: Any) -> list[Annotation]:
             'data_prefix, the suffixes and ann_file.'
         )
     return [
-        Annotation(position, loader.dataset.get_data_info(index), loader)
-        for position, (loader, index) in enumerate(samples)
+        Annotation(loader.dataset.get_data_info(index), loader)
+        for loader, index in samples
     ]
 
 
@@ -156,38 +156,24 @@ def _find_samples(dataset: Any) -> list[tuple[LabelLoader, int]]:
     )
 
 
-def _numbered(num_classes: int) -> list[str]:
-    return [f'class {index}' for index in range(num_classes)]
-
-
 def _hash(*parts: object) -> int:
     """A hash of anything that JSON can represent."""
     return int(hashlib.sha256(json.dumps(parts).encode()).hexdigest(), 16)
 
 
-def _key_on_all_ranks(
-    annotations: list[Annotation], shard: list[Annotation], *settings: object
-) -> str:
+def _key_on_all_ranks(shard: list[Annotation], *settings: object) -> str:
     """The hash of all that determines the counts, the same on every rank.
 
     It is empty if the state of a label is unknown, because the file is not on
     this machine, cannot be read, or is read by a transform of others.
     """
-    names = _hash([x.label_path for x in annotations])
-    are_known = all(
+    digest = None
+    if all(
         x.states[0] and not any(isinstance(y, OSError) for y in x.states)
         for x in shard
-    )
-    digest = None
-    if are_known:  # a sum, so that any number of ranks has the same
+    ):  # a sum, so that any number of ranks has the same
         digest = sum(_hash(x.loader.mapping(x.info), x.states) for x in shard)
-    found = dist.all_gather_object((names, digest))
-    if len({names for names, _ in found}) > 1:
-        raise DataSetError(
-            'The ranks do not see the same label files: check that every '
-            'node has the same data set at the same place.'
-        )
-    digests = [digest for _, digest in found]
+    digests = dist.all_gather_object(digest)
     if None in digests:
         return ''
     return f'{_hash(JSON_FORMAT, sum(digests), *settings):064x}'
@@ -210,15 +196,6 @@ def _scan_on_all_ranks(shard: list[Annotation], *options: Any) -> Scanned:
     return Scanned(sums.numpy(), [x for found in findings for x in found])
 
 
-def _default_threads() -> int:
-    """The cores of this process, divided by the ranks of the node."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, 'sched_getaffinity'):
-        cores = len(os.sched_getaffinity(0))
-    ranks = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    return max(1, min(MAX_THREADS, cores // ranks))
-
-
 def read_labels(
     annotations: Sequence[Annotation],
     is_class: Mask,
@@ -226,16 +203,16 @@ def read_labels(
     num_threads: int | None = None,
 ) -> Scanned:
     """Read every label once, in threads; rank 0 shows the progress."""
-    if num_threads is not None and num_threads < 1:
-        raise SettingError(f'num_threads={num_threads} must be 1 or more.')
     total = Scanned(np.zeros((4, 256), np.int64), [])
     read = partial(_scan_file, is_class, is_ignored)
-    # One label before the others: file backends connect on first use.
-    first = list(map(read, annotations[:1]))
-    pool = ThreadPoolExecutor(num_threads or _default_threads())
+    cores_per_rank = (os.cpu_count() or 1) // int(
+        os.environ.get('LOCAL_WORLD_SIZE', 1)
+    )
+    threads = num_threads or min(MAX_THREADS, max(1, cores_per_rank))
+    pool = ThreadPoolExecutor(threads)
     try:
         for found in track(
-            chain(first, pool.map(read, annotations[1:])),
+            pool.map(read, annotations),
             'Reading labels',
             len(annotations),
             console=Console(stderr=True),
@@ -248,17 +225,22 @@ def read_labels(
     return total
 
 
+def list_values(values: Sequence[int]) -> str:
+    """The first few label values."""
+    more = ', ...' if len(values) > VALUES_SHOWN else ''
+    return ', '.join(map(str, values[:VALUES_SHOWN])) + more
+
+
 def _scan_file(
     is_class: Mask, is_ignored: Mask, annotation: Annotation
 ) -> Scanned:
     path, size = annotation.label_path, None
     sums = np.zeros((4, 256), np.int64)
-    note = partial(Finding, annotation.position)
     findings = []
     try:
         label = annotation.load()
     except LOADING_ERRORS as error:
-        findings.append(note(*annotation.explain(error)))
+        findings.append(explain(path, error))
     else:
         size, is_shown = label.size, label.delivered > 0
         labelled = label.delivered[is_class].sum()
@@ -266,12 +248,8 @@ def _scan_file(
         is_unknown = is_shown & ~(is_class | is_ignored)
         values = [*np.flatnonzero(is_unknown).tolist(), *label.outside]
         if values:
-            listed = list(map(str, values[:VALUES_SHOWN_PER_FILE]))
-            listed += ['...'] * (len(values) > len(listed))
-            shown = ', '.join(listed)
-            findings.append(note(Problem.VALUE, f'{path}: {shown}', values))
-        findings += (note(problem, path) for problem in label.problems)
-    of_image = annotation.check_image(size)
-    if of_image is not None:
-        findings.append(note(*of_image))
+            text = f'{path}: {list_values(values)}'
+            findings.append(Finding(Problem.VALUE, text, values))
+        findings += (Finding(problem, path) for problem in label.problems)
+    findings += annotation.check_image(size)
     return Scanned(sums, findings)

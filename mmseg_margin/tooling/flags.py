@@ -17,7 +17,7 @@ OBJECTIVE_NAMES = (
     *('jaccard', 'margin', 'margin-authors', 'ce', 'wce', 'focal', 'wfocal'),
     *('lovasz', 'dice', 'tversky', 'jml'),
 )
-WEIGHT_METHODS = ('inverse', 'sqrt', 'median', 'effective')
+WEIGHT_METHODS = ('inverse', 'sqrt', 'median')
 TTA_MODES = ('flip', 'ms-flip')
 FIT_SPLITS = ('train', 'val')
 FIT_METRICS = ('mIoU', 'mDice')

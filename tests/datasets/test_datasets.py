@@ -1,6 +1,5 @@
 """The registered data sets, and those defined by a config only."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from mmengine.config import Config
 from mmseg.registry import DATASETS, TRANSFORMS
 
 from mmseg_margin.datasets import CamVidDataset
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import SettingError
 from tests.layouts import write_image, write_label
 
 ROOT = Path(__file__).parents[2]
@@ -29,17 +28,6 @@ def test_camvid_detects_the_suffix_of_its_images(tmp_path, suffix):
     )
     assert len(dataset) == 1
     assert (dataset[0]['gt_seg_map'] == 10).all()
-
-
-@pytest.mark.parametrize('split', ['train', 'val'])
-def test_missing_instrument_parts_error_names_the_tool(tmp_path, split):
-    dataset = dict(
-        type='InstrumentPartsDataset',
-        data_root=str(tmp_path),
-        data_prefix=dict(img_path=f'images/{split}'),
-    )
-    with pytest.raises(MissingFileError, match='make_instrument_parts'):
-        DATASETS.build(dataset)
 
 
 @real_data
@@ -65,10 +53,6 @@ def test_configs_read_the_real_data_sets(
         labels = dataset[number // 2]['gt_seg_map']
         assert set(np.unique(labels)) <= {*range(classes), 255}
         assert len(dataset.metainfo['classes']) == classes
-    listed = Path(cfg.train_dataloader.dataset.data_root, 'classes.json')
-    if listed.is_file():
-        found = list(dataset.metainfo['classes'])
-        assert found == json.loads(listed.read_text())
 
 
 def load(path, mapping, **info):
@@ -88,7 +72,6 @@ def test_labels_are_mapped_before_everything_else(tmp_path):
     write_label(path, np.array([[0, 1, 2], [7, 254, 255]], np.uint8))
     mapping = {255: 1, 7: 0}
     assert load(path, mapping) == [0, 1, 2, 0, 254, 1]
-    # The keys are strings in a config that was written and read again.
     assert load(path, {'255': 1, '7': 0}) == [0, 1, 2, 0, 254, 1]
     reduced = load(path, mapping, reduce_zero_label=True)
     assert reduced == [255, 0, 1, 255, 253, 0]

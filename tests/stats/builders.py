@@ -12,23 +12,14 @@ import numpy as np
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
 
-from mmseg_margin.stats import (
-    Collected,
-    LabelReport,
-    check_labels,
-    collect_stats,
-)
+from mmseg_margin.stats import LabelReport, check_labels, collect_stats
+from mmseg_margin.stats.scan import Collected
 from tests.layouts import label_array, write_image, write_label
 
 CLASSES = ('sky', 'road', 'tree', 'car')
 PIPELINE = ({'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'})
 PREFIXES = ('img_path', 'seg_map_path')
 SIZE = (48, 32)
-# First column and row, and the steps, of each pass of an interlaced PNG.
-ADAM7 = (
-    *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
-    *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
-)
 
 
 class Streets(BaseSegDataset):
@@ -90,22 +81,15 @@ def _encode(image: Image.Image, fmt: str, **options: Any) -> bytes:
 
 
 def write_png(
-    pixels: np.ndarray,
-    declared: tuple[int, int] | None = None,
-    interlaced: bool = False,
+    pixels: np.ndarray, declared: tuple[int, int] | None = None
 ) -> bytes:
-    """A grey PNG by hand: of another declared size, or interlaced (Adam7)."""
-    height, width = pixels.shape
-    passes = ADAM7 if interlaced else ((0, 0, 1, 1),)
-    parts = (pixels[y::dy, x::dx] for x, y, dx, dy in passes)
-    rows = (
-        b'\0' + row.tobytes() for part in parts for row in part if row.size
-    )
-    size = struct.pack('>II', *(declared or (width, height)))
+    """A grey PNG by hand, which may declare another width and height."""
+    rows = b''.join(b'\0' + row.tobytes() for row in pixels)
+    size = struct.pack('>II', *(declared or pixels.shape[::-1]))
     return (
         b'\x89PNG\r\n\x1a\n'
-        + png_chunk(b'IHDR', size + bytes([8, 0, 0, 0, int(interlaced)]))
-        + png_chunk(b'IDAT', zlib.compress(b''.join(rows)))
+        + png_chunk(b'IHDR', size + bytes([8, 0, 0, 0, 0]))
+        + png_chunk(b'IDAT', zlib.compress(rows))
         + png_chunk(b'IEND', b'')
     )
 
@@ -135,21 +119,22 @@ def open_set(
     )
 
 
-def model_config(*heads: tuple[int, int]) -> dict[str, Any]:
-    """A model with heads of so many classes that ignore these labels."""
-    return {
-        'auxiliary_head': [
-            {'type': 'FCNHead', 'num_classes': size, 'ignore_index': ignored}
-            for size, ignored in heads
-        ]
-    }
+def report_on(
+    dataset: Any, *heads: tuple[int, int], **settings: Any
+) -> LabelReport:
+    """The label check of a data set, or of a folder of :func:`write_set`.
 
-
-def report_on(dataset: Any, *heads: tuple[int, int]) -> LabelReport:
-    """The label check; of a folder, as :func:`open_set` opens it."""
+    Each head has so many classes and ignores this label.
+    """
     if isinstance(dataset, Path):
         dataset = open_set(dataset)
-    return check_labels(dataset, model_config(*(heads or [(4, 255)])))
+    model = {
+        'auxiliary_head': [
+            {'type': 'FCNHead', 'num_classes': size, 'ignore_index': ignored}
+            for size, ignored in heads or [(4, 255)]
+        ]
+    }
+    return check_labels(dataset, model, **settings)
 
 
 def count_pixel_by_pixel(

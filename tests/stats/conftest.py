@@ -1,10 +1,8 @@
 """Transforms are looked up as in a config of MMSegmentation."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 
 from mmseg_margin.stats import StatsCache
@@ -25,11 +23,3 @@ def root(tmp_path) -> Path:
 @pytest.fixture
 def cache(tmp_path) -> StatsCache:
     return StatsCache(tmp_path / 'cache')
-
-
-@pytest.fixture
-def log(tmp_path) -> Callable[[], str]:
-    """What was logged since the test began."""
-    path = tmp_path / 'test.log'
-    MMLogger.get_instance(str(path), log_file=str(path))
-    return path.read_text

