@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from mmseg_margin.terminal import printable
+from mmseg_margin.errors import printable
 
 from .class_stats import ClassStats
 
