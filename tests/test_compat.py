@@ -75,7 +75,9 @@ def test_tools_refuse_programs(tmp_path, monkeypatch, capsys):
     path, trace = tmp_path / 'evil.pth', tmp_path / 'trace'
     program = Program(os.system, (f'touch {trace}',))
     torch.save({'state_dict': {}, 'meta': {'x': program}}, path)
-    write_config(tmp_path / 'config.py')
+    metric = {'type': 'IoUMetric'}
+    validation = {'val_cfg': {'type': 'ValLoop'}, 'val_evaluator': metric}
+    write_config(tmp_path / 'config.py', **validation)
     said = output_of(capsys, 'test', 'config.py', path, code=1)
     assert 'more than weights' in said
     assert not trace.exists()

@@ -5,13 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from mmengine.config import Config
-from mmengine.registry import MODELS
 
 from tests.commands import output_of_python
 
 ROOT = Path(__file__).parents[1]
-DEMO = next((ROOT / 'configs' / 'demo').glob('*_margin_*.py'))
 STATE = """
 import json, os, sys, matplotlib, torch
 import mmseg.datasets, mmseg.engine, mmseg.evaluation, mmseg.models
@@ -52,16 +49,6 @@ def test_nothing_is_changed_by_an_import(tmp_path):
     assert modules == []
     unchanged = ('matplotlib', 'environment')
     assert {key for key in safe if safe[key] == before[key]} == {*unchanged}
-
-
-def test_configs_inherit_from_ours(tmp_path):
-    """And their types are found in the registries of mmseg."""
-    path = tmp_path / 'mine.py'
-    path.write_text(f"_base_ = 'mmseg_margin::demo/{DEMO.name}'\n")
-    model = Config.fromfile(path).model
-    assert MODELS.build(model).decode_head.num_classes == 5
-    assert model.pop('_scope_') == 'mmseg'
-    assert model == Config.fromfile(DEMO).model
 
 
 WITHOUT_MMSEG = """

@@ -52,17 +52,9 @@ def test_spaces_in_paths(clone, tmp_path, monkeypatch):
         for what in ('-r requirements/onedl.txt', '--no-deps -e .')
     ]
     wheels = home / '.cache' / 'mmseg_margin' / 'wheels'
-    assert not wheels.exists()
     calls = make(clone, 'install', 'STACK=openmmlab', home=str(home))
     assert (
         f'default: -m pip wheel --quiet --no-deps --no-build-isolation -w '
         f'{wheels} mmcv==2.1.0' in calls
     )
     assert wheels.is_dir()
-
-
-def test_a_home_that_cannot_be_written(clone):
-    for stack, venv in (('onedl', '.venv'), ('openmmlab', '.venv-openmmlab')):
-        calls = make(clone, 'install', f'STACK={stack}', home='/dev/null/me')
-        assert calls[-1].startswith(f'{clone}/{venv}/cache: -m pip install')
-    assert (clone / venv / 'cache' / 'mmseg_margin' / 'wheels').is_dir()

@@ -7,7 +7,7 @@ from mmseg.registry import TRANSFORMS
 
 from mmseg_margin.errors import DataSetError, SettingError
 from mmseg_margin.tooling.cli import report_errors
-from tests.commands import call, load_tool, output_of
+from tests.commands import call, load_tool
 from tests.small_training import PLAIN, write_config
 
 DEPTH = """
@@ -72,13 +72,6 @@ def test_one_sentence_and_an_exit_code(capsys, error, cause, code, sentence):
         main()
     assert caught.value.code == code
     assert capsys.readouterr().err == f'{sentence}\n'
-
-
-def test_ctrl_c_while_a_config_is_read(tmp_path, capsys):
-    path = tmp_path / 'config.py'
-    path.write_text('raise KeyboardInterrupt')
-    said = output_of(capsys, 'train', path, code=130)
-    assert said.strip() == 'Stopped by Ctrl-C.'
 
 
 @pytest.mark.parametrize(

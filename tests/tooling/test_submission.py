@@ -6,7 +6,6 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config
 from mmseg.registry import DATASETS
 from PIL import Image
 
@@ -174,27 +173,3 @@ def test_ids_of_the_servers():
     for name, form in FORMATS.items():
         assert tuple(label_ids(name, classes_of(name))) == form.ids
     assert FORMATS[CITYSCAPES].ids == LABEL_IDS
-
-
-CITY, VOC = 'leftImg8bit', 'ImageSets/Segmentation'
-
-
-@pytest.mark.parametrize(
-    ('name', 'given', 'used'),
-    [
-        ('CityscapesDataset', f'{CITY}/val', f'{CITY}/test'),
-        ('CityscapesDataset', f'{CITY}/demoVideo', f'{CITY}/demoVideo'),
-        ('PascalVOCDataset', f'{VOC}/trainval.txt', f'{VOC}/test.txt'),
-        ('ADE20KDataset', 'images/validation', '../release_test/testing'),
-        ('ADE20KDataset', 'inside/validation', 'inside/testing'),
-    ],
-)
-def test_a_labelled_split_becomes_the_test_split(tmp_path, name, given, used):
-    (tmp_path / 'inside' / 'testing').mkdir(parents=True)
-    dataset = dict(type=name, data_root=str(tmp_path), ann_file=given)
-    dataset |= dict(data_prefix={'img_path': given}, pipeline=[])
-    cfg = Config({'test_dataloader': {'dataset': dataset}})
-    use_test_images(cfg)
-    found = cfg.test_dataloader.dataset
-    is_list = name == 'PascalVOCDataset'
-    assert used == (found.ann_file if is_list else found.data_prefix.img_path)
