@@ -7,37 +7,14 @@ be used.
 """
 
 from .compat import INSTALL_HINT, has_mmseg, is_starting_tool
-from .version import __version__
-
-__all__ = [
-    'ClassStats',
-    'ClassStatsHook',
-    'JaccardLoss',
-    'MarginCalibrationLoss',
-    'SwapLossHook',
-    'WeightedCrossEntropyLoss',
-    '__version__',
-    'datasets',
-    'evaluation',
-    'models',
-]
+from .version import __version__ as __version__
 
 if has_mmseg() and not is_starting_tool():
-    from .registration import (
-        ClassStats,
-        ClassStatsHook,
-        JaccardLoss,
-        MarginCalibrationLoss,
-        SwapLossHook,
-        WeightedCrossEntropyLoss,
-        datasets,
-        evaluation,
-        models,
-    )
+    from .registration import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
+        if not name[0].isupper():  # not a class, but perhaps a submodule
             raise AttributeError(f'mmseg_margin has no {name}.')
         if not has_mmseg():
             raise ImportError(f'mmseg_margin has no {name}. {INSTALL_HINT}')

@@ -7,6 +7,7 @@ call it, and configs for other tools import :mod:`mmseg_margin.patches`.
 import functools
 import logging
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from .errors import DataSetError
+from .errors import MissingFileError, SettingError
 
 INSTALL_HINT = (
     'MMSegmentation is not installed: '
@@ -37,31 +38,25 @@ def is_starting_tool() -> bool:
 
     It imports MMSegmentation, which takes seconds, only after that.
     """
-    if 'mmengine' in sys.modules:
-        return False
-    if sys.orig_argv[1:3] == ['-m', PACKAGE.name]:
-        return True
-    script = getattr(sys.modules['__main__'], '__file__', None)
-    tools = packed_folder('tools').resolve()
-    return script is not None and Path(script).resolve().parent == tools
+    script = Path(sys.argv[0]).resolve()
+    is_script = script.is_file() and script.parent == packed_folder('tools')
+    is_module = sys.orig_argv[1:3] == ['-m', PACKAGE.name]
+    return 'mmengine' not in sys.modules and (is_script or is_module)
 
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
     """Suppress what the forks print, and mmcv warns of, on every import."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.filterwarnings('ignore', '.*MultiScaleDeformableAttention')
-        with redirect_stdout(StringIO()) as printed:
-            yield
-    for line in printed.getvalue().splitlines():
-        if line != 'Could not import OneDL':
-            print(line)
+        yield
 
 
 def packed_folder(name: str) -> Path:
     """``configs`` or ``tools``, in an installed package or in a clone."""
     installed = PACKAGE / '.mim' / name  # where setup.py copies them
-    return installed if installed.is_dir() else PACKAGE.parent / name
+    folder = installed if installed.is_dir() else PACKAGE.parent / name
+    return folder.resolve()
 
 
 def forward_messages() -> None:
@@ -82,7 +77,6 @@ def apply_patches() -> None:
     """Apply all patches below, once in a process."""
     patch_config_bases()
     patch_checkpoint_loading()
-    patch_image_loading()
 
 
 def patch_config_bases() -> None:
@@ -97,14 +91,14 @@ def patch_config_bases() -> None:
     with suppress(metadata.PackageNotFoundError):
         fork = metadata.distribution('onedl-mmsegmentation')
         MODULE2PACKAGE['mmseg'] = fork.name
-    configs = packed_folder('configs')
     original = Config._get_cfg_path
 
     def get_cfg_path(base: str, filename: str) -> tuple[str, str | None]:
         scope, _, name = base.partition('::')
-        if scope == PACKAGE.name:
-            return str(configs / name), 'mmseg'  # where its types are found
-        return original(base, filename)
+        if scope != PACKAGE.name:
+            return original(base, filename)
+        # The types of our configs are found in the scope mmseg.
+        return str(packed_folder('configs') / name), 'mmseg'
 
     Config._get_cfg_path = staticmethod(get_cfg_path)
 
@@ -119,12 +113,10 @@ def patch_checkpoint_loading() -> None:
     import torch
     from mmengine.runner import CheckpointLoader
 
-    from .checkpoints import load_from_local, safe_globals
-
     declare = getattr(torch.serialization, 'add_safe_globals', None)
     if declare is None:
         return
-    declare(safe_globals())
+    declare(_safe_globals())
     CheckpointLoader.register_scheme('', load_from_local, force=True)
     original = CheckpointLoader.load_checkpoint
 
@@ -140,21 +132,38 @@ def patch_checkpoint_loading() -> None:
         os.environ.setdefault('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '1')
 
 
-def patch_image_loading() -> None:
-    """Name the file when an image is empty or damaged; mmcv does not."""
-    import cv2
-    from mmcv.transforms import LoadImageFromFile
+def _safe_globals() -> list:
+    """What mmengine's log buffers need to be loaded as weights."""
+    import numpy as np
+    from mmengine.logging import HistoryBuffer
 
-    load = LoadImageFromFile.transform
+    def history_buffer_method(owner: object, name: str) -> object:
+        if owner is HistoryBuffer and not name.startswith('_'):
+            return getattr(owner, name)
+        raise pickle.UnpicklingError(f'{owner!r}.{name} is not allowed.')
 
-    @functools.wraps(load)
-    def transform(self: LoadImageFromFile, results: dict) -> dict | None:
-        try:
-            return load(self, results)
-        except (AssertionError, cv2.error) as error:
-            raise DataSetError(
-                f'The image {results["img_path"]} is empty or damaged: copy '
-                'it again, or remove it from the data set.'
-            ) from error
+    makers = [value.__reduce__()[0] for value in (np.empty(1), np.float64(0))]
+    dtypes = [type(np.dtype(name)) for name in '?bBhHiIlLqQefd']
+    # Instead of getattr itself, which would give access to everything.
+    method = (history_buffer_method, 'builtins.getattr')
+    return [HistoryBuffer, np.ndarray, np.dtype, *makers, *dtypes, method]
 
-    LoadImageFromFile.transform = transform
+
+def load_from_local(filename: str, map_location: Any = None) -> Any:
+    """Load a checkpoint file as weights and plain data."""
+    import torch
+
+    path = os.path.expanduser(filename)
+    if not os.path.isfile(path):
+        raise MissingFileError(
+            f'The checkpoint {filename} does not exist: give the path to a '
+            '.pth file.'
+        )
+    try:
+        return torch.load(path, map_location=map_location, weights_only=True)
+    except (pickle.UnpicklingError, EOFError, LookupError, RuntimeError) as e:
+        raise SettingError(
+            f'The checkpoint {filename} is damaged or contains more than '
+            'weights, and nothing in it was executed: copy it again or, if '
+            'you trust it, save its state_dict alone with torch.save.'
+        ) from e

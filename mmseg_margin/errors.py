@@ -38,3 +38,13 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     lower = {choice.lower(): choice for choice in choices}
     found = difflib.get_close_matches(word.lower(), lower, n=1)
     return f' Did you mean {lower[found[0]]}?' if found else ''
+
+
+def printable(text: str) -> str:
+    """A name of a data set without control characters and line breaks."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def drawable(text: str) -> str:
+    """The same for matplotlib, which renders text in dollars as formulas."""
+    return printable(text).replace('$', r'\$')

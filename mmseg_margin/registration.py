@@ -12,16 +12,12 @@ with quiet_import():
     )
     from .stats import ClassStats
 
-forward_messages()
-
-__all__ = [
-    'ClassStats',
-    'ClassStatsHook',
-    'JaccardLoss',
+__all__ = ['ClassStats', 'ClassStatsHook', 'JaccardLoss']
+__all__ += [
     'MarginCalibrationLoss',
     'SwapLossHook',
     'WeightedCrossEntropyLoss',
-    'datasets',
-    'evaluation',
-    'models',
 ]
+__all__ += ['datasets', 'evaluation', 'models']
+
+forward_messages()

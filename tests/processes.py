@@ -35,24 +35,6 @@ def run_ranks(
     return [torch.load(path, weights_only=False) for path in paths]
 
 
-def run_tool(
-    main: Callable[[list[str]], None], arguments: Sequence[str], log: Path
-) -> None:
-    """Run a tool in a forked process and write its output to a file."""
-    torch.set_num_threads(1)  # the parent's threads do not survive a fork
-    with log.open('w') as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
-    main(list(arguments))
-
-
-def fork(function: Callable[..., Any], *args: Any) -> Any:
-    """Start a function in a forked process."""
-    process = FORK.Process(target=function, args=args)
-    process.start()
-    return process
-
-
 def wait_for(processes: Sequence[Any], seconds: float) -> list[int | None]:
     """The exit codes; processes that exceed the limit are killed."""
     deadline = time.monotonic() + seconds

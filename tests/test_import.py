@@ -5,26 +5,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from mmengine.config import Config
-from mmengine.registry import MODELS
-from mmseg.registry import HOOKS, METRICS
 
 from tests.commands import output_of_python
 
 ROOT = Path(__file__).parents[1]
-RECIPE = next((ROOT / 'configs' / 'cityscapes').glob('*_r50*_margin_*.py'))
-DEMO = next((ROOT / 'configs' / 'demo').glob('*_margin_*.py'))
 STATE = """
 import json, os, sys, matplotlib, torch
 import mmseg.datasets, mmseg.engine, mmseg.evaluation, mmseg.models
 from mmengine.config import Config, utils
-from mmcv.transforms import LoadImageFromFile
 from mmengine.runner import CheckpointLoader
 
 def state():
     return {
         'loader': str(vars(CheckpointLoader)),
-        'images': str(vars(LoadImageFromFile)),
         'bases': str(utils.MODULE2PACKAGE) + str(Config._get_cfg_path),
         'safe': str(torch.serialization.get_safe_globals()),
         'matplotlib': matplotlib.get_backend(auto_select=False),
@@ -36,7 +29,7 @@ for name in ('mmseg_margin', 'mmseg_margin.patches'):
     __import__(name)
     states.append(state())
 modules = [name for name in sys.modules if name.startswith(
-    ('matplotlib.figure', 'matplotlib.pyplot', 'optuna', 'torch._dynamo',
+    ('matplotlib.figure', 'matplotlib.pyplot', 'torch._dynamo',
      'mmseg_margin.tooling', 'mmseg_margin.report'))]
 print(json.dumps([*states, modules]))
 """
@@ -56,37 +49,6 @@ def test_nothing_is_changed_by_an_import(tmp_path):
     assert modules == []
     unchanged = ('matplotlib', 'environment')
     assert {key for key in safe if safe[key] == before[key]} == {*unchanged}
-
-
-def test_all_names_are_registered():
-    for name in ('SwapLossHook', 'ClassStatsHook', 'FusedLossHook'):
-        assert HOOKS.get(name).__module__.startswith('mmseg_margin')
-    for name in ('TailIoUMetric', 'MarginBoundMetric'):
-        assert METRICS.get(name).__module__.startswith('mmseg_margin')
-
-
-def test_configs_inherit_from_ours(tmp_path):
-    """And their types are found in the registries of mmseg."""
-    path = tmp_path / 'mine.py'
-    path.write_text(f"_base_ = 'mmseg_margin::demo/{DEMO.name}'\n")
-    model = Config.fromfile(path).model
-    assert MODELS.build(model).decode_head.num_classes == 5
-    assert model.pop('_scope_') == 'mmseg'
-    assert model == Config.fromfile(DEMO).model
-
-
-def test_configs_inherit_from_an_installed_package(tmp_path, installed):
-    (tmp_path / 'mine.py').write_text(
-        f"_base_ = 'mmseg_margin::cityscapes/{RECIPE.name}'\n"
-    )
-    program = """
-from mmengine.config import Config
-import mmseg_margin.patches
-print(mmseg_margin.__file__, Config.fromfile('mine.py').model.type)
-"""
-    said = run(tmp_path, program, PYTHONPATH=str(installed))
-    place = installed / 'mmseg_margin' / '__init__.py'
-    assert said == f'{place} EncoderDecoder'
 
 
 WITHOUT_MMSEG = """

@@ -3,49 +3,37 @@
 import argparse
 from pathlib import Path
 
-from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 
 SUBJECTS = {
-    'loss': 'time and memory of the objectives',
     'stage': 'up-sampling, loss, accuracy and backward of a head',
     'kernels': 'registers, launches and bytes of the GPU kernels',
     'scan': 'time of the label scan',
 }
-DTYPES = ('float32', 'float16', 'bfloat16')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     subjects = parser.add_subparsers(dest='subject', required=True)
-    loss, stage, kernels, scan = (
+    stage, kernels, scan = (
         subjects.add_parser(name, help=text, description=text)
         for name, text in SUBJECTS.items()
     )
-    for parser_, shape, repeats in (
-        (loss, 'NxKxHxW', 9),
-        (stage, 'NxKxHxWxS, S for the scale of the up-sampling', 7),
-    ):
-        parser_.add_argument('--shapes', nargs='+', help=shape)
+    for parser_ in (stage, kernels):
         parser_.add_argument(
-            '--losses',
+            '--shapes',
             nargs='+',
-            metavar='NAME',
-            help='such as jaccard or "jaccard, eager"',
+            default=['2x19x512x1024x4', '2x150x512x512x4'],
+            help='NxKxHxWxS, S for the scale of the up-sampling',
         )
-        parser_.add_argument('--repeats', type=int, default=repeats)
-        parser_.add_argument('--threads', type=int, default=1)
-        parser_.add_argument('--plot', type=Path, help='picture of the ratios')
-    kernels.add_argument('--shapes', nargs='+', help='NxKxHxWxS')
-    kernels.add_argument(
-        '--architectures', nargs='+', type=int, default=[75, 80, 90]
+    stage.add_argument(
+        '--losses',
+        nargs='+',
+        metavar='NAME',
+        help='such as ce, "jaccard, fused" or "jaccard, eager, fused"',
     )
-    kernels.add_argument('--scales', nargs='+', type=int, default=[1, 4, 8])
-    kernels.add_argument(
-        '--dtypes', nargs='+', default=DTYPES[:2], **flags.choice(DTYPES)
-    )
-    for parser_ in (loss, stage, kernels):
-        parser_.add_argument('--json', type=Path, help='file for the figures')
+    stage.add_argument('--repeats', type=int, default=7)
+    stage.add_argument('--threads', type=int, default=1)
     scan.add_argument('--files', type=int, default=33)
     scan.add_argument('--repeats', type=int, default=7)
     scan.add_argument('--threads', type=int, help='all cores if not set')
@@ -58,10 +46,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    from benchmarks import kernels, losses, scan
+    import mmseg_margin.registration  # noqa: F401  (first, and quietly)
 
-    subjects = (losses.LOSS, losses.STAGE, kernels, scan)
-    dict(zip(SUBJECTS, subjects, strict=True))[args.subject].run(args)
+    # isort: split
+    from benchmarks import kernels, scan, stage
+
+    {'stage': stage, 'kernels': kernels, 'scan': scan}[args.subject].run(args)
 
 
 if __name__ == '__main__':

@@ -12,6 +12,8 @@ from mmseg_margin.tooling.cli import report_errors
 if TYPE_CHECKING:
     from mmengine.config import Config
 
+    from mmseg_margin.functional import OffsetSettings
+
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)

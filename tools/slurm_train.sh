@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
-# Train in a slurm partition:
+# Train on the GPUs of a slurm partition:
 #   GPUS=8 GPUS_PER_NODE=8 CPUS_PER_TASK=5 SRUN_ARGS='--time=1-0' \
-#     tools/slurm_train.sh PARTITION JOB_NAME CONFIG [arguments]
-# The arguments are those of train. With GPUS_PER_NODE=0 no GPU is requested,
-# and GPUS is the number of processes.
+#     tools/slurm_train.sh PARTITION JOB_NAME CONFIG [arguments of train]
 set -euo pipefail
 if [ $# -lt 3 ]; then
   echo 'usage: tools/slurm_train.sh PARTITION JOB_NAME CONFIG [arguments]' >&2
@@ -12,23 +10,16 @@ fi
 PARTITION=$1
 JOB_NAME=$2
 CONFIG=$3
-GPUS=${GPUS:-4}
 GPUS_PER_NODE=${GPUS_PER_NODE:-4}
-CPUS_PER_TASK=${CPUS_PER_TASK:-5}
-
-if [ "$GPUS_PER_NODE" -gt 0 ]; then
-  PER_NODE="--gres=gpu:$GPUS_PER_NODE --ntasks-per-node=$GPUS_PER_NODE"
-else
-  PER_NODE=
-fi
 
 # A failing task ends all. Unquoted, because SRUN_ARGS may contain several
 # options.
 exec srun --partition="$PARTITION" \
   --job-name="$JOB_NAME" \
-  --ntasks="$GPUS" \
-  $PER_NODE \
-  --cpus-per-task="$CPUS_PER_TASK" \
+  --gres="gpu:$GPUS_PER_NODE" \
+  --ntasks="${GPUS:-4}" \
+  --ntasks-per-node="$GPUS_PER_NODE" \
+  --cpus-per-task="${CPUS_PER_TASK:-5}" \
   --kill-on-bad-exit=1 \
   ${SRUN_ARGS:-} \
   "${PYTHON:-python}" -u "$(dirname "$0")/train.py" "$CONFIG" \

@@ -45,23 +45,20 @@ def main(argv: list[str] | None = None) -> None:
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.config_tools import add_hook
     from mmseg_margin.evaluation.tta import use_tta
-    from mmseg_margin.tooling import config_edits, launch, submission
+    from mmseg_margin.tooling import launch, submission
 
     cfg = launch.open_config(args)
     # The config that a resumed training has written says resume=True.
     cfg.load_from, cfg.resume = args.checkpoint, False
-    config_edits.check_test(cfg)
     if args.show or args.show_dir:
-        config_edits.show_predictions(
-            cfg, args.show, args.show_dir, args.wait_time
-        )
+        launch.show_predictions(cfg, args)
     if args.format_only:
         submission.use_test_images(cfg)
     else:
-        config_edits.add_metrics(cfg, args.metrics, 'test')
+        launch.add_metrics(cfg, args.metrics, 'test')
         add_hook(cfg, 'TrainingCountsHook')
         if args.out:
-            config_edits.keep_predictions(cfg, args.out)
+            launch.keep_predictions(cfg, args.out)
     launch.check_folders(cfg, ('test',))
     launch.prepare_for_device(cfg)
     if args.tta:

@@ -12,9 +12,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--loss',
         metavar='NAME[:weight,key=value,...]',
-        help='train every head with this objective, keeping its weight: '
-        f'{", ".join(flags.OBJECTIVE_NAMES)}; with settings as in '
-        'margin:tau=20, or a sum as in ce:0.5+lovasz:0.5',
+        help='train every head with this objective: jaccard, margin, '
+        'margin-authors, ce, wce, focal, wfocal, lovasz, dice, tversky, jml; '
+        'with settings as in margin:tau=20, or a sum as in ce:0.5+lovasz:0.5',
     )
     parser.add_argument(
         '--loss-heads',
@@ -22,36 +22,15 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         metavar='HEAD',
         help='only these heads, for example decode_head',
     )
-    parser.add_argument(
-        '--no-fused-loss',
-        action='store_true',
-        help="let mmseg up-sample the scores and compute the heads' losses",
-    )
-    parser.add_argument(
-        '--resume',
-        action='store_true',
-        help='resume from the last checkpoint in the work dir',
-    )
-    parser.add_argument(
-        '--amp', action='store_true', help='train in mixed precision'
-    )
-    parser.add_argument(
-        '--no-validate',
-        action='store_true',
-        help='do not evaluate while training',
-    )
+    for flag, text in (
+        ('--no-fused-loss', "let mmseg compute the heads' losses"),
+        ('--resume', 'resume from the last checkpoint in the work dir'),
+        ('--amp', 'train in mixed precision'),
+        ('--no-validate', 'do not evaluate while training'),
+        ('--fit-offsets', 'then fit class offsets, into iter_N_offsets.pth'),
+    ):
+        parser.add_argument(flag, action='store_true', help=text)
     flags.add_metrics_argument(parser)
-    parser.add_argument(
-        '--auto-scale-lr',
-        action='store_true',
-        help='scale the learning rate with the batch size',
-    )
-    parser.add_argument(
-        '--fit-offsets',
-        action='store_true',
-        help='fit class offsets to the last checkpoint at the end, into '
-        'iter_N_offsets.pth',
-    )
     flags.add_runner_arguments(parser)
     return parser.parse_args(argv)
 
@@ -62,8 +41,8 @@ def main(argv: list[str] | None = None) -> None:
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.config_tools import add_hook
     from mmseg_margin.losses.swap import set_objective
-    from mmseg_margin.tooling import config_edits, launch
-    from mmseg_margin.tooling.resuming import resume_hint
+    from mmseg_margin.tooling import launch
+    from mmseg_margin.tooling.screen import resume_hint
 
     cfg = launch.open_config(args)
     if args.loss is not None:
@@ -74,16 +53,12 @@ def main(argv: list[str] | None = None) -> None:
         add_hook(cfg, 'FitOffsetsHook')
     cfg.resume = args.resume
     if args.amp:
-        config_edits.use_amp(cfg)
+        launch.use_amp(cfg)
     if args.no_validate:
-        config_edits.without_validation(cfg)
+        launch.without_validation(cfg)
     else:
-        config_edits.add_metrics(cfg, args.metrics, 'val')
-    if args.auto_scale_lr:
-        config_edits.scale_learning_rate(cfg)
-    launch.check_folders(
-        cfg, ('train',) if args.no_validate else ('train', 'val')
-    )
+        launch.add_metrics(cfg, args.metrics, 'val')
+    launch.check_folders(cfg, ('train', 'val'))
     with resume_hint(cfg.work_dir):
         launch.prepare_for_device(cfg)
         launch.build_runner(cfg, args.verbose).train()

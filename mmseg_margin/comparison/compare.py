@@ -22,10 +22,9 @@ from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.errors import MissingFileError, SettingError
+from mmseg_margin.errors import MissingFileError, SettingError, printable
 from mmseg_margin.losses.objectives import parse_objective
 from mmseg_margin.stats import StatsCache, check_labels
-from mmseg_margin.terminal import printable
 
 from .curves import SECONDS_FILE
 from .records import (

@@ -23,8 +23,11 @@ from mmseg_margin import config_tools
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.offsets import FitSettings, fit_checkpoint
-from mmseg_margin.tooling.config_edits import without_validation
-from mmseg_margin.tooling.launch import build_runner, prepare_for_device
+from mmseg_margin.tooling.launch import (
+    build_runner,
+    prepare_for_device,
+    without_validation,
+)
 
 from .curves import CurvesHook
 from .records import (

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mmseg_margin.config_tools import as_list
-from mmseg_margin.errors import SettingError
-from mmseg_margin.terminal import printable
+from mmseg_margin.errors import SettingError, printable
 
 from .training_counts import TakesClassCounts
 

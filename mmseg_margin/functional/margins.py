@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmseg_margin.errors import SettingError
-from mmseg_margin.terminal import printable
+from mmseg_margin.errors import SettingError, printable
 
 Array = NDArray[np.float64]
 ABSENT_CLASS_POLICIES = ('error', 'zero', 'max')

@@ -8,8 +8,7 @@ from typing import Any
 from prettytable import PrettyTable
 from torch import Tensor
 
-from mmseg_margin.errors import DataSetError
-from mmseg_margin.terminal import drawable, printable
+from mmseg_margin.errors import DataSetError, drawable, printable
 
 from .ascent import class_metrics
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.terminal import printable
+from mmseg_margin.errors import printable
 
 
 class Bold(str):

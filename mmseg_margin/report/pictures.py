@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.terminal import drawable
+from mmseg_margin.errors import drawable
 
 DPI = 140
 # Okabe and Ito's colours, which colour-blind readers can tell apart.

@@ -9,7 +9,7 @@ from mmseg.registry import DATASETS
 from torch import nn
 
 from mmseg_margin.config_tools import value_of
-from mmseg_margin.errors import DataSetError, SettingError
+from mmseg_margin.errors import DataSetError, SettingError, printable
 from mmseg_margin.functional import (
     MarginOffsets,
     OffsetSettings,
@@ -20,7 +20,6 @@ from mmseg_margin.heads import (
     heads_of_model,
     predicts_boundaries,
 )
-from mmseg_margin.terminal import printable
 
 from .class_stats import ClassStats, StatsCache
 from .display import format_table

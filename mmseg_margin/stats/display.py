@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 from prettytable import PrettyTable
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import SettingError, drawable, printable
 from mmseg_margin.functional import MarginOffsets, OffsetSettings
-from mmseg_margin.terminal import drawable, printable
 
 from .class_stats import ClassStats
 

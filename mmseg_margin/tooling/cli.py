@@ -30,11 +30,13 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
             if has_mmseg():
                 raise
             _exit(1, f'error: {INSTALL_HINT}')
-        except (Exception, KeyboardInterrupt) as error:
-            interrupt = _interrupt(error)
-            if interrupt is None:
+        except KeyboardInterrupt as error:
+            _exit(INTERRUPTED, str(error) or 'Stopped by Ctrl-C.')
+        except SyntaxError as error:
+            # mmengine's message if Ctrl-C stops it while it formats a config.
+            if not isinstance(error.__context__, KeyboardInterrupt):
                 raise
-            _exit(INTERRUPTED, str(interrupt) or 'Stopped by Ctrl-C.')
+            _exit(INTERRUPTED, 'Stopped by Ctrl-C.')
 
     return reporting_main
 
@@ -42,15 +44,3 @@ def report_errors(main: Callable[..., None]) -> Callable[..., None]:
 def _exit(code: int, sentence: str) -> None:
     print(sentence, file=sys.stderr)
     raise SystemExit(code) from None
-
-
-def _interrupt(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The Ctrl-C that led to an error.
-
-    mmengine reports one while it formats a config as an error of the config.
-    """
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return error
-        error = error.__context__
-    return None

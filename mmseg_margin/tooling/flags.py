@@ -6,17 +6,12 @@ from typing import Any
 
 from mmseg_margin.errors import did_you_mean
 
-LAUNCHERS = ('none', 'pytorch', 'slurm', 'mpi')
-METRICS = ('tail', 'foreground', 'bound', 'cityscapes')
 CONFIG_HELP = (
     'config file, or one of an installed package, such as '
     'mmseg::fcn/NAME.py or mmseg_margin::light/NAME.py'
 )
 # Repeated here, because the modules that define them import torch.
-OBJECTIVE_NAMES = (
-    *('jaccard', 'margin', 'margin-authors', 'ce', 'wce', 'focal', 'wfocal'),
-    *('lovasz', 'dice', 'tversky', 'jml'),
-)
+METRICS = ('tail', 'foreground', 'bound', 'cityscapes')
 WEIGHT_METHODS = ('inverse', 'sqrt', 'median')
 TTA_MODES = ('flip', 'ms-flip')
 FIT_SPLITS = ('train', 'val')
@@ -27,17 +22,10 @@ FIT_IMAGES = 300
 class ConfigOptions(argparse.Action):
     """mmengine's ``DictAction``, which is imported where it is needed."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
         from mmengine.config import DictAction
 
-        read = DictAction(self.option_strings, self.dest)
-        read(parser, namespace, values, option_string)
+        DictAction(self.option_strings, self.dest)(*args, **kwargs)
 
 
 def choice(choices: Sequence[str]) -> dict[str, Any]:
@@ -79,12 +67,8 @@ def add_runner_arguments(parser: argparse.ArgumentParser) -> None:
         '--work-dir', help='folder of logs, checkpoints and results'
     )
     add_config_options(parser)
-    parser.add_argument(
-        '--launcher',
-        default='none',
-        help='job launcher',
-        **choice(LAUNCHERS),
-    )
+    launchers = ('none', 'pytorch', 'slurm', 'mpi')
+    parser.add_argument('--launcher', default='none', **choice(launchers))
     # torchrun passes the second spelling.
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0)
 

@@ -1,28 +1,38 @@
-"""Loads a config, checks its folders and builds the runner."""
+"""Loads a config, edits it for the flags of the tools, builds its runner."""
 
-import inspect
 import os
 from argparse import Namespace
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.config import Config, ConfigDict
+from mmengine.dist import is_distributed
 from mmengine.runner import Runner
-from mmseg.registry import DATASETS, RUNNERS
+from torch import distributed
 
 import mmseg_margin.registration  # noqa: F401  (in a tool: not yet done)
 from mmseg_margin.compat import PACKAGE, apply_patches, packed_folder
-from mmseg_margin.config_tools import leaf_datasets, nodes, registered_name
+from mmseg_margin.config_tools import (
+    add_hook,
+    as_list,
+    leaf_datasets,
+    nodes,
+    registered_name,
+)
 from mmseg_margin.errors import MissingFileError, SettingError, did_you_mean
 
-from .ranks import join_ranks_on_cpu
-from .resuming import ObjectiveHook
-from .screen import QuietRunner, hide_upstream_messages
+from .screen import ObjectiveHook, QuietRunner, hide_upstream_messages
 
 # The name in mmcv's registry and the name of the class.
 SYNC_BN = ('SyncBN', 'SyncBatchNorm')
+ADDED_METRICS = {
+    'bound': 'MarginBoundMetric',
+    'cityscapes': 'CityscapesScoresMetric',
+}
+IOU_METRICS = ('IoUMetric', 'PerClassIoUMetric', 'TailIoUMetric')
 
 
 def config_path(config: str) -> Path:
@@ -85,55 +95,79 @@ def open_config(args: Namespace) -> Config:
 
 
 def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
-    """Raise if a folder or list of images is missing or empty.
-
-    ``ClassStatsHook`` checks the content of the files.
-    """
+    """Raise if the folder of a data set does not exist."""
     for split in splits:
         loader = cfg.get(f'{split}_dataloader') or {}
         for dataset in leaf_datasets(loader.get('dataset')):
-            if not dataset.get('backend_args'):
-                _check_local(dataset, f'{split}_dataloader.dataset.data_root')
+            root = dataset.get('data_root') or '.'
+            if not dataset.get('backend_args') and not os.path.isdir(root):
+                raise MissingFileError(
+                    f'The data set folder {root} does not exist: put the '
+                    f'data there, or set --cfg-options {split}_dataloader.'
+                    'dataset.data_root=FOLDER.'
+                )
 
 
-def _check_local(dataset: ConfigDict, key: str) -> None:
-    root = dataset.get('data_root') or ''
-    prefixes = dataset.get('data_prefix') or {}
-    names = filter(None, [*prefixes.values(), dataset.get('ann_file')])
-    paths = [root, *(os.path.join(root, name) for name in names)]
-    for path in map(Path, filter(None, paths)):
-        is_empty = path.is_dir() and not any(path.iterdir())
-        if is_empty or not path.exists():
-            raise MissingFileError(
-                f'The data set folder {path} '
-                f'{"is empty" if is_empty else "does not exist"}: put the '
-                f'data there, set --cfg-options {key}=FOLDER, or correct '
-                'data_prefix or ann_file of the data set.'
-            )
-    if prefixes.get('img_path') and not dataset.get('ann_file'):
-        _check_suffix(dataset, os.path.join(root, prefixes['img_path']))
+def use_amp(cfg: Config) -> None:
+    """Mixed precision with a dynamic loss scale."""
+    cfg.optim_wrapper.type = 'AmpOptimWrapper'
+    cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
 
 
-def _check_suffix(dataset: ConfigDict, folder: str) -> None:
-    """Raise if no file has the suffix that the data set looks for."""
-    kind = dataset['type']
-    kind = DATASETS.get(kind) if isinstance(kind, str) else kind
-    parameters = inspect.signature(kind).parameters if kind else {}
-    default = getattr(parameters.get('img_suffix'), 'default', None)
-    suffix = dataset.get('img_suffix') or default
-    names = (name for _, _, files in os.walk(folder) for name in files)
-    if suffix and not any(name.endswith(suffix) for name in names):
-        raise MissingFileError(
-            f'No file in {folder} ends with {suffix}: set img_suffix of the '
-            'data set to the suffix of its images.'
-        )
+def without_validation(cfg: Config) -> None:
+    """Remove the validation from a training."""
+    for key in ('val_cfg', 'val_dataloader', 'val_evaluator'):
+        cfg[key] = None
+    checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
+    checkpoint.pop('save_best', None)
+
+
+def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
+    """Add metrics to the evaluator of ``val`` or ``test``.
+
+    With any choice IoUMetric also gives the IoU of every class. ``'tail'``
+    adds the mIoU of frequent and rare classes, ``'foreground'`` the mIoU
+    without the class background, the others add metrics.
+    """
+    if not choices:
+        return
+    metrics = as_list(cfg.get(f'{split}_evaluator'))
+    for metric in metrics:
+        if registered_name(metric) in IOU_METRICS[:2]:
+            metric['type'] = IOU_METRICS[2 if 'tail' in choices else 1]
+        if registered_name(metric) in IOU_METRICS and 'foreground' in choices:
+            metric.setdefault('exclude', ['background'])
+    for choice, name in ADDED_METRICS.items():
+        if choice in choices and name not in map(registered_name, metrics):
+            metrics.append({'type': name})
+    cfg[f'{split}_evaluator'] = metrics
+    add_hook(cfg, 'TrainingCountsHook')
+
+
+def keep_predictions(cfg: Config, output_dir: str) -> None:
+    """Make the metric of the IoU write the predictions."""
+    for metric in as_list(cfg.test_evaluator):
+        if registered_name(metric) in IOU_METRICS:
+            metric['output_dir'] = output_dir
+            return
+    raise SettingError(
+        f'--out {output_dir} needs IoUMetric as test_evaluator.'
+    )
+
+
+def show_predictions(cfg: Config, args: Namespace) -> None:
+    """Make upstream's visualisation hook draw every prediction."""
+    hook = dict(type='SegVisualizationHook', draw=True)
+    hook.update(show=args.show, wait_time=args.wait_time)
+    cfg.merge_from_dict({'default_hooks.visualization': hook})
+    if args.show_dir:
+        cfg.visualizer['save_dir'] = args.show_dir
 
 
 def prepare_for_device(cfg: Config) -> None:
     """Without CUDA, open the process group and replace what needs CUDA."""
     if torch.cuda.is_available():
         return  # the runner opens the process group
-    join_ranks_on_cpu(cfg)
     changes = []
     for node in nodes(cfg.model):
         if 'type' in node and registered_name(node) in SYNC_BN:
@@ -146,7 +180,7 @@ def prepare_for_device(cfg: Config) -> None:
         optimizer.pop('dtype', None)
         changes.append('mixed precision is off')
     if cfg.get('launcher', 'none') != 'none':
-        cfg.merge_from_dict({'env_cfg.dist_cfg.backend': 'gloo'})
+        join_ranks_on_cpu(cfg)
         cfg.model_wrapper_cfg = ConfigDict(
             type='MMDistributedDataParallel',
             device_ids=None,
@@ -161,12 +195,24 @@ def prepare_for_device(cfg: Config) -> None:
         )
 
 
+def join_ranks_on_cpu(cfg: Config) -> None:
+    """Open the process group, which a Runner can open only with CUDA."""
+    if is_distributed():
+        return
+    if cfg.launcher != 'pytorch' or 'RANK' not in os.environ:
+        raise SettingError(
+            'Without a GPU ranks are started by torchrun: torchrun '
+            '--nproc_per_node=N -m mmseg_margin TOOL ... --launcher pytorch'
+        )
+    seconds = cfg.get('env_cfg', {}).get('dist_cfg', {}).get('timeout')
+    distributed.init_process_group(
+        'gloo', timeout=seconds and timedelta(seconds=seconds)
+    )
+
+
 def build_runner(cfg: Config, is_verbose: bool = False) -> Runner:
-    """The runner of a config, of the config's ``runner_type`` if given."""
+    """The runner of a config, with a quiet console unless verbose."""
     apply_patches()
-    if 'runner_type' in cfg:
-        runner = RUNNERS.build(cfg)
-    else:
-        runner = (Runner if is_verbose else QuietRunner).from_cfg(cfg)
+    runner = (Runner if is_verbose else QuietRunner).from_cfg(cfg)
     runner.register_hook(ObjectiveHook())
     return runner

@@ -18,9 +18,8 @@ from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.config_tools import evenly_spaced, leaf_datasets
-from mmseg_margin.errors import MissingFileError
+from mmseg_margin.errors import MissingFileError, drawable
 from mmseg_margin.evaluation.tta import loads_annotations
-from mmseg_margin.terminal import drawable
 
 Image = NDArray[np.uint8]
 Palette = Sequence[Sequence[int]]

@@ -1,20 +1,18 @@
-"""What the tools show on the screen; the log file contains everything.
-
-``--verbose`` shows the whole log, as upstream's tools do.
-"""
+"""What the tools show without --verbose; the log file has everything."""
 
 import logging
-import time
 import warnings
-from numbers import Real
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.logging import MMLogger
-from mmengine.runner import Runner
-from rich.progress import MofNCompleteColumn, Progress, TextColumn
-from torch import nn
+from mmengine.runner import CheckpointLoader, Runner
+
+from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 
 OURS = logging.getLogger('mmseg_margin')
 # Warnings of upstream that users cannot act on.
@@ -28,23 +26,27 @@ IGNORED_WARNINGS = (
     'Dataset ',  # ... has no metainfo
     '`build_loss` would be deprecated',
 )
-# Reading the loss waits for the device, so it is not done in every iteration.
-SECONDS_PER_UPDATE = 1.0
+# The progress, the results, and where they are.
+SHOWN = ('Iter(', 'Epoch(', 'Checkpoints will be saved')
+OBJECTIVE_KEY = 'objective'
 
 
 class ScreenHandler(logging.Handler):
-    """Prints our messages, warnings and, in a test, tables of metrics."""
+    """Prints our messages, progress, warnings and, in a test, tables."""
 
     shows_tables = False
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        is_table = self.shows_tables and '+--' in message
-        is_warning = record.levelno >= logging.WARNING
-        is_ignored = message.startswith(IGNORED_WARNINGS)
-        is_ours = record.name == OURS.name
-        if is_ours or is_table or (is_warning and not is_ignored):
-            # print puts it above the progress bar, if there is one.
+        if (
+            record.name == OURS.name
+            or message.startswith(SHOWN)
+            or (self.shows_tables and '+--' in message)
+            or (
+                record.levelno >= logging.WARNING
+                and not message.startswith(IGNORED_WARNINGS)
+            )
+        ):
             print(message.strip('\n'), flush=True)
 
 
@@ -69,119 +71,51 @@ def hide_upstream_messages() -> None:
 
 
 class QuietRunner(Runner):
-    """A Runner with a progress bar and a quiet console."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.bar = Progress(
-            *Progress.get_default_columns(),
-            MofNCompleteColumn(),
-            TextColumn('{task.fields[note]}'),
-        )
-        if is_main_process():
-            self.register_hook(ProgressHook(self.bar))
+    """A Runner with a quiet console."""
 
     def build_logger(self, *args: Any, **kwargs: Any) -> MMLogger:
         logger = super().build_logger(*args, **kwargs)
         self.screen = replace_console(logger)
         return logger
 
-    def train(self) -> nn.Module:
-        try:
-            return super().train()
-        finally:
-            self.bar.stop()
-
     def test(self) -> dict[str, float]:
         self.screen.shows_tables = True
-        try:
-            return super().test()
-        finally:
-            self.bar.stop()
+        return super().test()
 
 
-class ProgressHook(Hook):
-    """Shows the start, the progress and the result of a training or test."""
+@contextmanager
+def resume_hint(work_dir: str) -> Iterator[None]:
+    """Let Ctrl-C end a training with what ``--resume`` will do."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        hint = 'nothing was saved yet, so --resume begins at iteration 1.'
+        with suppress(FileNotFoundError):
+            last = Path(work_dir, 'last_checkpoint')  # what --resume reads
+            path = last.read_text('utf-8').strip()
+            meta = CheckpointLoader.load_checkpoint(path, 'cpu')['meta']
+            hint = f'--resume goes on after iteration {meta["iter"]}.'
+        raise KeyboardInterrupt(f'Stopped by Ctrl-C: {hint}') from error
 
-    priority = 'HIGHEST'
 
-    def __init__(self, bar: Progress) -> None:
-        self.bar = bar
-        self.updated = 0.0
+class ObjectiveHook(Hook):
+    """Warns if a training is resumed with another objective."""
+
+    loaded: str | None = None
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        self.loaded = checkpoint.get('meta', {}).get(OBJECTIVE_KEY)
 
     def before_train(self, runner: Runner) -> None:
-        done, total = runner.iter, runner.max_iters
-        if done >= total:
-            OURS.info(
-                f'Nothing to train: the checkpoint in {runner.work_dir} has '
-                f'all {total} iterations. Choose another --work-dir to train '
-                'again, or raise max_iters or max_epochs to train longer.'
+        swaps = [x for x in runner.hooks if isinstance(x, SwapLossHook)]
+        self.objective = str(swaps[-1].terms) if swaps else "the config's loss"
+        is_resumed = runner.iter > 0  # otherwise it is fine-tuned
+        if is_resumed and self.loaded not in (None, self.objective):
+            OURS.warning(
+                f'The checkpoint was trained with {self.loaded} and is '
+                f'resumed with {self.objective}: give the same --loss to go '
+                'on as before.'
             )
-            return
-        OURS.info(
-            f'Training iterations {done + 1} to {total} on '
-            f'{_images(runner.train_dataloader)}; log and checkpoints are in '
-            f'{runner.work_dir}'
-        )
 
-    def before_train_epoch(self, runner: Runner) -> None:
-        """Begin after the bars of hooks that count labels."""
-        self._begin('iteration', runner.max_iters, runner.iter)
-
-    def after_train_iter(
-        self, runner: Runner, batch_idx: int, data_batch: Any, outputs: Any
-    ) -> None:
-        done, now = runner.iter + 1, time.monotonic()
-        if done < runner.max_iters and now - self.updated < SECONDS_PER_UPDATE:
-            return
-        self.updated = now
-        note = f'loss {float(outputs["loss"].detach()):.4g}'
-        self.bar.update(self.task, completed=done, note=note)
-
-    def after_train(self, runner: Runner) -> None:
-        self.bar.stop()
-
-    def before_test(self, runner: Runner) -> None:
-        loader = runner.test_dataloader
-        OURS.info(
-            f'Testing on {_images(loader)}; the log is in {runner.log_dir}'
-        )
-        self._begin('batch', len(loader), 0)
-
-    def after_test_iter(
-        self, runner: Runner, batch_idx: int, *args: Any, **kwargs: Any
-    ) -> None:
-        self.bar.update(self.task, completed=batch_idx + 1)
-
-    # Other hooks add to the metrics, so they are printed one event later.
-    def after_val_epoch(self, runner: Runner, metrics: Any = None) -> None:
-        self.metrics = metrics
-
-    after_test_epoch = after_val_epoch
-
-    def after_val(self, runner: Runner) -> None:
-        OURS.info(f'validation at {runner.iter}: {_summary(self.metrics)}')
-
-    def after_test(self, runner: Runner) -> None:
-        self.bar.stop()
-        OURS.info(f'result: {_summary(self.metrics)}')
-
-    def _begin(self, what: str, total: int, done: int) -> None:
-        if done < total and not self.bar.live.is_started:
-            self.task = self.bar.add_task(
-                what, total=total, completed=done, note=''
-            )
-            self.bar.start()
-
-
-def _images(loader: Any) -> str:
-    return f'{len(loader.dataset)} images of {type(loader.dataset).__name__}'
-
-
-def _summary(metrics: dict[str, Any] | None) -> str:
-    """The metrics, without those of single classes."""
-    return ', '.join(
-        f'{name} {value:.2f}' if isinstance(value, Real) else f'{name} {value}'
-        for name, value in (metrics or {}).items()
-        if isinstance(value, (Real, str)) and 'IoU/' not in name
-    )
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        checkpoint['meta'][OBJECTIVE_KEY] = self.objective

@@ -1,8 +1,4 @@
-"""Submissions to the servers of Cityscapes, ADE20K and Pascal VOC.
-
-The unlabelled test split is predicted into a new folder; when all label images
-are valid they are packed for the upload.
-"""
+"""Submissions to the servers of Cityscapes, ADE20K and Pascal VOC."""
 
 import os
 import tarfile
@@ -13,8 +9,8 @@ from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
-from mmengine.config import Config, ConfigDict
-from mmengine.dist import barrier, is_main_process
+from mmengine.config import Config
+from mmengine.dist import barrier
 from mmengine.evaluator import BaseMetric
 from mmseg.registry import DATASETS, METRICS
 from numpy.typing import NDArray
@@ -28,58 +24,23 @@ from mmseg_margin.evaluation.tta import loads_annotations
 from .launch import build_runner
 
 
-class SubmissionError(SettingError):
-    """A submission that cannot be made, with the remedy."""
-
-
 @dataclass(frozen=True)
 class SubmissionFormat:
     """A server's archive, label images and test split."""
 
-    dataset: str  # registered name
     server: str  # page for the upload
     archive: str  # file name; .zip or .tgz
     images: int  # number of images in the test split
     ids: tuple[int, ...]  # label value of each of the data set's own classes
     labelled: tuple[str, ...]  # splits that are replaced by the test split
     test: str  # the test split
-    is_list: bool = False  # whether a split is a list of names, not a folder
     download: str = ''  # folder of a test split that is a separate download
     folder: str = ''  # folder of the label images inside the archive
-    coloured: bool = False  # whether a label image contains the palette
-
-    def use_test_split(self, dataset: ConfigDict) -> None:
-        """Switch a data set's config from a labelled split to the test."""
-        place = dataset if self.is_list else dataset.data_prefix
-        key = 'ann_file' if self.is_list else 'img_path'
-        split = PurePosixPath(place[key])
-        if split.name in self.labelled:
-            test = str(split.with_name(self.test))
-            root = Path(dataset.get('data_root') or '')
-            is_there = not self.download or (root / test).is_dir()
-            place[key] = test if is_there else self.download
-
-    @property
-    def metainfo(self) -> dict[str, Any]:
-        """Classes and palette of the server, in the order of ``ids``."""
-        return DATASETS.get(self.dataset).METAINFO
-
-    def label_ids(self, classes: Sequence[str]) -> NDArray[np.uint8]:
-        """The label values of classes, looked up by name."""
-        ids = dict(zip(self.metainfo['classes'], self.ids, strict=True))
-        unknown = [name for name in classes if name not in ids]
-        if unknown:
-            raise SubmissionError(
-                f'The server of {self.dataset} knows no class '
-                f'{", ".join(unknown)}: name the classes in metainfo as in '
-                'the original data set.'
-            )
-        return np.array([ids[name] for name in classes], dtype=np.uint8)
 
 
-FORMATS = (
-    SubmissionFormat(
-        dataset='CityscapesDataset',
+VOC = 'PascalVOCDataset'  # a split is a list of names; labels have a palette
+FORMATS = {
+    'CityscapesDataset': SubmissionFormat(
         server='https://www.cityscapes-dataset.com/submit/',
         archive='cityscapes.zip',
         images=1525,
@@ -88,8 +49,7 @@ FORMATS = (
         labelled=('train', 'val'),
         test='test',
     ),
-    SubmissionFormat(
-        dataset='ADE20KDataset',
+    'ADE20KDataset': SubmissionFormat(
         server='http://sceneparsing.csail.mit.edu/',
         archive='ade20k.zip',
         images=3352,
@@ -98,38 +58,55 @@ FORMATS = (
         test='testing',
         download='../release_test/testing',
     ),
-    SubmissionFormat(
-        dataset='PascalVOCDataset',
+    VOC: SubmissionFormat(
         server='http://host.robots.ox.ac.uk:8080/',
         archive='results.tgz',
         images=1456,
         ids=tuple(range(21)),
         labelled=('train.txt', 'val.txt', 'trainval.txt'),
         test='test.txt',
-        is_list=True,
         folder='results/VOC2012/Segmentation/comp6_test_cls',
-        coloured=True,
     ),
-)
+}
 
 
-def find_format(dataset: dict) -> SubmissionFormat:
-    """The format for a data set's config, by its registered name."""
-    formats = {known.dataset: known for known in FORMATS}
-    name = registered_name(dataset)
-    if name not in formats:
-        raise SubmissionError(
+def find_format(name: str) -> SubmissionFormat:
+    """The format of a data set, by its registered name."""
+    if name not in FORMATS:
+        raise SettingError(
             f'--format-only knows no server for {name}, only for '
-            f'{", ".join(formats)}: use --out without --format-only to keep '
+            f'{", ".join(FORMATS)}: use --out without --format-only to keep '
             'the predictions of a labelled split.'
         )
-    return formats[name]
+    return FORMATS[name]
+
+
+def label_ids(name: str, classes: Sequence[str]) -> NDArray[np.uint8]:
+    """A server's label values of classes, looked up by name."""
+    known = DATASETS.get(name).METAINFO['classes']
+    ids = dict(zip(known, find_format(name).ids, strict=True))
+    unknown = [label for label in classes if label not in ids]
+    if unknown:
+        raise SettingError(
+            f'The server of {name} knows no class {", ".join(unknown)}: name '
+            'the classes in metainfo as in the original data set.'
+        )
+    return np.array([ids[label] for label in classes], dtype=np.uint8)
 
 
 def use_test_images(cfg: Config) -> None:
     """Let a config test the unlabelled split, before views are added."""
     dataset = cfg.test_dataloader.dataset
-    find_format(dataset).use_test_split(dataset)
+    name = registered_name(dataset)
+    form = find_format(name)
+    place = dataset if name == VOC else dataset.data_prefix
+    key = 'ann_file' if name == VOC else 'img_path'
+    split = PurePosixPath(place[key])
+    if split.name in form.labelled:
+        test = str(split.with_name(form.test))
+        root = Path(dataset.get('data_root') or '')
+        is_there = not form.download or (root / test).is_dir()
+        place[key] = test if is_there else form.download
     dataset.data_prefix.pop('seg_map_path', None)
     dataset.pop('indices', None)
     dataset.pipeline = [
@@ -149,110 +126,72 @@ def make_submission(
 ) -> None:
     """Predict the images of ``cfg`` and pack the labels for the server.
 
-    Args:
-        cfg: A config after :func:`use_test_images`, with ``load_from`` and
-            the test-time augmentation set.
-        output_dir: A new or empty folder.
-        is_verbose: Whether the console shows the whole log.
+    ``cfg`` is ready after :func:`use_test_images`, and with ``load_from`` and
+    the test-time augmentation set. ``output_dir`` is new or empty.
     """
-    form = find_format(cfg.test_dataloader.dataset)
     folder = Path(output_dir)
-    cfg.test_evaluator = {
-        'type': 'SubmissionMetric',
-        'output_dir': output_dir,
-        'dataset': form.dataset,
-    }
+    name = registered_name(cfg.test_dataloader.dataset)
+    metric = dict(type='SubmissionMetric', output_dir=output_dir, dataset=name)
+    cfg.test_evaluator = metric
     runner = build_runner(cfg, is_verbose)
     if folder.exists() and not (folder.is_dir() and not os.listdir(folder)):
-        raise SubmissionError(
+        raise SettingError(
             f'--out {folder} is not an empty folder, and nothing in it was '
             'changed: choose a new or empty folder.'
         )
     barrier()  # until every rank has found the folder empty
     runner.test()
-    if not is_main_process():
-        return
-    dataset = runner.test_dataloader.dataset
-    images = [
-        dataset.get_data_info(i)['img_path'] for i in range(len(dataset))
-    ]
-    labels = check_submission(images, folder, form)
-    archive = pack(labels, folder, form)
-    size = f'{archive} ({archive.stat().st_size / 2**20:.1f} MiB)'
-    print(f'{len(labels)} label images, all with valid size and values.')
-    print(
-        f'Upload {size} to {form.server}'
-        if len(labels) == form.images
-        else f'Warning: {size} is not complete: the test split of '
-        f'{form.dataset} has {form.images:,} images, not {len(labels):,}. '
-        'Complete the download and run the same command with another --out.'
-    )
-
-
-def label_path(image: str, folder: Path, form: SubmissionFormat) -> Path:
-    """The path of the label image of an image."""
-    return folder / form.folder / f'{Path(image).stem}.png'
 
 
 @METRICS.register_module()
 class SubmissionMetric(BaseMetric):
-    """Writes every prediction in the format of the data set's server.
+    """Writes predictions in the format of a data set's server, and packs them.
 
-    Args:
-        output_dir: Folder of the submission.
-        dataset: Registered name of the data set, which decides the format.
+    ``dataset`` is the registered name of the data set.
     """
-
-    default_prefix = 'submission'
 
     def __init__(self, output_dir: str, dataset: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.folder = Path(output_dir)
-        self.form = find_format({'type': dataset})
+        self.dataset = dataset
+        self.form = find_format(dataset)
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        ids = self.form.label_ids((self.dataset_meta or {})['classes'])
+        ids = label_ids(self.dataset, (self.dataset_meta or {})['classes'])
         for sample in data_samples:
             prediction = sample['pred_sem_seg']['data'].squeeze(0)
             label = Image.fromarray(ids[prediction.cpu().numpy()])
-            if self.form.coloured:
-                palette = np.array(self.form.metainfo['palette'], np.uint8)
-                label.putpalette(palette.tobytes())
-            path = label_path(sample['img_path'], self.folder, self.form)
+            with Image.open(sample['img_path']) as image:
+                if label.size != image.size:
+                    raise SettingError(
+                        f'The prediction of {image.filename} has another '
+                        'size: let the test pipeline keep the size.'
+                    )
+            if self.dataset == VOC:
+                palette = DATASETS.get(VOC).METAINFO['palette']
+                label.putpalette(np.array(palette, np.uint8).tobytes())
+            name = f'{Path(sample["img_path"]).stem}.png'
+            path = self.folder / self.form.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as draft:
-                label.save(draft, format='png')
-            self.results.append(sample['img_path'])
+            label.save(path)
+            self.results.append(path)
 
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        """Number of label images."""
-        return {'written': len(set(results))}
-
-
-def check_submission(
-    images: Sequence[str], folder: Path, form: SubmissionFormat
-) -> list[Path]:
-    """The label image of each image; an error if the server would refuse."""
-    labels = [label_path(image, folder, form) for image in images]
-    if not labels or len(set(labels)) < len(labels):
-        raise SubmissionError(
-            f'The test split has {len(images)} images with '
-            f'{len(set(labels))} different names, but the server expects '
-            'every image once: check data_root and data_prefix.'
+    def compute_metrics(self, results: list[Path]) -> dict[str, float]:
+        """Pack the label images of all ranks; their number."""
+        if len(set(results)) < len(results):
+            raise SettingError(
+                'The test split has images of the same name, but the server '
+                'expects every image once: check data_root and data_prefix.'
+            )
+        archive = pack(sorted(results), self.folder, self.form)
+        found, total = len(results), self.form.images
+        print(f'{found:,} label images of {total:,} are in {archive}.')
+        print(
+            f'Upload it to {self.form.server}'
+            if found == total
+            else 'Warning: the test split is not complete.'
         )
-    for image, path in zip(images, labels, strict=True):
-        with Image.open(image) as original, Image.open(path) as label:
-            values = np.array(label)
-            is_valid = (
-                values.shape == original.size[::-1]
-                and np.isin(values, form.ids).all()
-            )
-        if not is_valid:
-            raise SubmissionError(
-                f'{path} has not the size of {image}, or values that are no '
-                'ids of classes: let the test pipeline keep the size.'
-            )
-    return labels
+        return {'images': found}
 
 
 def pack(labels: Sequence[Path], folder: Path, form: SubmissionFormat) -> Path:

@@ -9,8 +9,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from mmseg_margin.config_tools import nodes
-from mmseg_margin.tooling.config_edits import without_validation
-from mmseg_margin.tooling.launch import prepare_for_device
+from mmseg_margin.tooling.launch import prepare_for_device, without_validation
 from tests import small_training
 from tests.upstream import SHRINK, narrow
 

@@ -14,7 +14,7 @@ from mmseg_margin.evaluation import (
     TailIoUMetric,
     split_by_frequency,
 )
-from mmseg_margin.tooling.config_edits import add_metrics
+from mmseg_margin.tooling.launch import add_metrics
 
 CLASSES = ('background', 'b', 'c', 'd', 'e')
 COUNTS = [10, 500, 0, 70, 30]

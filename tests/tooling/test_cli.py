@@ -1,6 +1,5 @@
 """What users see when an error or Ctrl-C ends a run."""
 
-import re
 import traceback
 
 import pytest
@@ -8,7 +7,7 @@ from mmseg.registry import TRANSFORMS
 
 from mmseg_margin.errors import DataSetError, SettingError
 from mmseg_margin.tooling.cli import report_errors
-from tests.commands import load_tool, output_of
+from tests.commands import call, load_tool
 from tests.small_training import PLAIN, write_config
 
 DEPTH = """
@@ -21,50 +20,39 @@ class AddDepth:
 """
 
 
-def prepare(folder, num_workers, **settings):
-    """Arguments of a training without a validation."""
-    config = write_config(folder / 'config.py', **settings)
-    flags = ['--loss', 'ce', '--no-validate', '--cfg-options']
-    return [config, *flags, f'train_dataloader.num_workers={num_workers}']
-
-
-@pytest.mark.parametrize('num_workers', [0, 1])
-def test_errors_of_users_show_their_line(tmp_path, monkeypatch, num_workers):
-    module = f'depth{num_workers}'
-    (tmp_path / f'{module}.py').write_text(DEPTH)
+def test_errors_of_users_show_their_line(tmp_path, monkeypatch):
+    """From a worker of the data loader too."""
+    (tmp_path / 'depth.py').write_text(DEPTH)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(TRANSFORMS.module_dict, 'AddDepth', raising=False)
-    arguments = prepare(
-        tmp_path,
-        num_workers,
+    config = write_config(
+        tmp_path / 'config.py',
         pipeline=(*PLAIN[:2], {'type': 'AddDepth'}, PLAIN[2]),
-        custom_imports={'imports': ['mmseg_margin', module]},
+        custom_imports={'imports': ['mmseg_margin', 'depth']},
         custom_hooks=[],
     )
+    flags = [
+        '--no-validate',
+        '--cfg-options',
+        'train_dataloader.num_workers=1',
+    ]
     with pytest.raises(KeyError, match='depth') as caught:
-        load_tool('train')['main']([*map(str, arguments)])
+        load_tool('train')['main']([str(config), *flags])
     shown = ''.join(traceback.format_exception(caught.value))
-    assert f'{module}.py", line 7' in shown
+    assert 'depth.py", line 7' in shown
 
 
-@pytest.mark.parametrize('num_workers', [0, 1])
-def test_a_damaged_image_is_named(tmp_path, capsys, num_workers):
-    """By the loader, if the label check has not stopped it."""
-    check = {'type': 'ClassStatsHook', 'on_problem': 'warn'}
-    arguments = prepare(tmp_path, num_workers, custom_hooks=[check])
-    images = tmp_path / 'data' / 'img'
-    for image in images.iterdir():
-        image.write_bytes(b'')
-    said = output_of(capsys, 'train', *arguments, code=1)
-    assert re.search(f'error: The image {images}/.* is empty or dam', said)
-    assert 'Traceback' not in said
+def in_a_worker(error):
+    """As torch's data loader raises it again."""
+    kind = f'{type(error).__module__}.{type(error).__name__}'
+    return type(error)(f'Caught it in worker 0.\n{kind}: {error}\n')
 
 
 @pytest.mark.parametrize(
     ('error', 'cause', 'code', 'sentence'),
     [
         (SettingError('tau=-3'), None, 1, 'error: tau=-3'),
-        (DataSetError('bad\nlabels'), None, 1, 'error: bad\nlabels'),
+        (in_a_worker(DataSetError('bad')), None, 1, 'error: bad'),
         (KeyboardInterrupt(), None, 130, 'Stopped by Ctrl-C.'),
         # mmengine takes it for a mistake in the config that it formats.
         (SyntaxError(), KeyboardInterrupt(), 130, 'Stopped by Ctrl-C.'),
@@ -86,18 +74,15 @@ def test_one_sentence_and_an_exit_code(capsys, error, cause, code, sentence):
     assert capsys.readouterr().err == f'{sentence}\n'
 
 
-def test_ctrl_c_while_a_config_is_read(tmp_path, capsys):
-    path = tmp_path / 'config.py'
-    path.write_text('raise KeyboardInterrupt')
-    said = output_of(capsys, 'train', path, code=130)
-    assert said.strip() == 'Stopped by Ctrl-C.'
-
-
-@pytest.mark.parametrize('kind', [KeyError, ImportError, OSError])
-def test_other_errors_keep_their_traceback(kind):
-    @report_errors
-    def main() -> None:
-        raise kind('not ours')
-
-    with pytest.raises(kind, match='not ours'):
-        main()
+@pytest.mark.parametrize(
+    ('arguments', 'meant'),
+    [
+        (('test', 'c.py', 'm.pth', '--tta', 'flp'), 'flip'),
+        (('train', 'c.py', '--metrics', 'tail', 'bond'), 'bound'),
+        (('train', 'c.py', '--launcher', 'pytorc'), 'pytorch'),
+    ],
+)
+def test_typos(capsys, arguments, meant):
+    code, said = call(capsys, *arguments)
+    assert code == 2
+    assert f'Did you mean {meant}?' in said

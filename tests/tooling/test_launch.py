@@ -1,14 +1,30 @@
-"""Configs by path and by package, and folders without images."""
+"""Configs by path and by package, and edits of them for the flags."""
+
+import argparse
 
 import pytest
 from mmengine.config import Config
 
+from mmseg_margin.config_tools import as_list
 from mmseg_margin.errors import MarginError
-from mmseg_margin.tooling.launch import check_folders, load_config
-from tests import layouts
+from mmseg_margin.evaluation.tta import MODES
+from mmseg_margin.stats import WEIGHT_METHODS
+from mmseg_margin.tooling import flags, launch
 
 UPSTREAM = 'deeplabv3plus_r50-d8_4xb2-80k_cityscapes-512x1024.py'
 OURS = 'deeplabv3plus_efficientnet-lite0_ce_1xb4-600_camvid-112x144.py'
+
+
+def test_flags():
+    """Values of the package, and options that are read as upstream does."""
+    assert flags.WEIGHT_METHODS == WEIGHT_METHODS
+    assert flags.TTA_MODES == MODES
+    assert ('tail', 'foreground', *launch.ADDED_METRICS) == flags.METRICS
+    parser = argparse.ArgumentParser()
+    flags.add_config_options(parser)
+    options = ['a.b=[1,2]', 'c=True', 'd=text']
+    args = parser.parse_args(['--cfg-options', *options])
+    assert args.cfg_options == {'a.b': [1, 2], 'c': True, 'd': 'text'}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +39,7 @@ def test_configs_of_installed_packages(tmp_path, config, num_classes):
     path = tmp_path / 'mine.py'
     path.write_text(f"_base_ = '{config}'\n")
     inherited = Config.fromfile(path)
-    found = load_config(config, {'train_cfg.max_iters': 3})
+    found = launch.load_config(config, {'train_cfg.max_iters': 3})
     assert found.model.decode_head.num_classes == num_classes
     assert found.model.keys() == inherited.model.keys() - {'_scope_'}
     assert found.train_cfg.max_iters == 3
@@ -32,7 +48,6 @@ def test_configs_of_installed_packages(tmp_path, config, num_classes):
 @pytest.mark.parametrize(
     ('config', 'text', 'options', 'key_word'),
     [
-        ('config.py', None, {}, 'does not exist'),
         ('mmseg::fcn/nowhere.py', None, {}, 'nowhere.py does not exist'),
         ('mmsg::fcn/any.py', None, {}, 'Did you mean mmseg'),
         ('config.py', 'a = = 1', {}, 'cannot be read'),
@@ -47,35 +62,33 @@ def test_configs_that_cannot_be_read(
     if text is not None:
         (tmp_path / config).write_text(text)
     with pytest.raises(MarginError, match=key_word):
-        load_config(config, options)
+        launch.load_config(config, options)
 
 
 @pytest.mark.parametrize(
-    ('settings', 'key_word'),
+    ('choices', 'expected'),
     [
-        ({}, 'img_suffix'),
-        ({'img_suffix': '.png', 'ann_file': 'a.txt'}, 'ann_file'),
-        ({'data_root': 'nowhere'}, 'nowhere does not exist'),
-        ({'data_prefix': {'img_path': 'empty'}}, 'is empty'),
+        ([], ['IoUMetric']),
+        (['tail'], ['TailIoUMetric']),
+        (['bound'], ['PerClassIoUMetric', 'MarginBoundMetric']),
+        (['cityscapes'], ['PerClassIoUMetric', 'CityscapesScoresMetric']),
     ],
 )
-def test_folders_without_the_images(tmp_path, monkeypatch, settings, key_word):
-    layouts.write_image(tmp_path / 'img' / 'a.png', (8, 8), 0)
-    (tmp_path / 'empty').mkdir()
-    dataset = {
-        'type': 'BaseSegDataset',
-        'data_root': str(tmp_path),
-        'data_prefix': {'img_path': 'img'},
-    }
+def test_metrics_are_added_once(choices, expected):
+    cfg = Config({'test_evaluator': {'type': 'IoUMetric'}})
+    for _ in range(2):
+        launch.add_metrics(cfg, choices, 'test')
+    assert [m['type'] for m in as_list(cfg.test_evaluator)] == expected
+    hooks = ['TrainingCountsHook'] if choices else []
+    assert [hook['type'] for hook in cfg.get('custom_hooks', [])] == hooks
+    launch.keep_predictions(cfg, 'out')
+    assert as_list(cfg.test_evaluator)[0]['output_dir'] == 'out'
 
-    def check(**settings):
-        loader = {'dataset': dataset | settings}
-        check_folders(Config({'train_dataloader': loader}), ('train', 'val'))
 
-    check(img_suffix='.png')
-    # In an empty folder too, where a data set without a root is looked for.
-    monkeypatch.chdir(tmp_path / 'empty')
-    images = {'img_path': str(tmp_path / 'img')}
-    check(img_suffix='.png', data_root=None, data_prefix=images)
-    with pytest.raises(FileNotFoundError, match=key_word):
-        check(**settings)
+def test_predictions_are_shown():
+    cfg = Config({'visualizer': {}})
+    args = argparse.Namespace(show=True, show_dir='painted', wait_time=3.0)
+    launch.show_predictions(cfg, args)
+    hook = cfg.default_hooks.visualization
+    assert (hook.draw, hook.show, hook.wait_time) == (True, True, 3.0)
+    assert cfg.visualizer.save_dir == 'painted'

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from pathlib import Path
 
 import mmseg
-import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
@@ -15,9 +14,8 @@ from mmengine.logging import MMLogger
 from mmengine.utils import is_installed
 
 from tests.commands import TOOLS, output_of, output_of_python
-from tests.layouts import make_ade20k, make_voc2012
+from tests.layouts import make_ade20k
 from tests.small_training import CLASSES, add_validation, write_config
-from tests.stats.builders import write_label_file
 from tests.upstream import first_python_block
 
 TOOL = TOOLS / 'train.py'
@@ -85,47 +83,25 @@ SMALL = {'RandomResize': 'scale=(64,48)', 'RandomCrop': 'crop_size=(32,32)'}
 def small_data(cfg, root):
     """Options that let a config read another folder, in small crops."""
     for split in SPLITS:
-        key = f'{split}_dataloader.dataset'
-        dataset = cfg[f'{split}_dataloader'].dataset
-        parts = {key: dataset}
-        if 'datasets' in dataset:
-            inner = enumerate(dataset.datasets)
-            parts = {f'{key}.datasets.{i}': part for i, part in inner}
-        for where, part in parts.items():
-            yield f'{where}.data_root={root}'
-            for i, step in enumerate(part.pipeline):
-                if step['type'] in SMALL:
-                    yield f'{where}.pipeline.{i}.{SMALL[step["type"]]}'
+        where = f'{split}_dataloader.dataset'
+        yield f'{where}.data_root={root}'
+        pipeline = cfg[f'{split}_dataloader'].dataset.pipeline
+        for i, step in enumerate(pipeline):
+            if step['type'] in SMALL:
+                yield f'{where}.pipeline.{i}.{SMALL[step["type"]]}'
 
 
-@pytest.mark.parametrize(
-    ('recipe', 'make'),
-    [
-        ('4xb4-160k_ade20k-512x512', make_ade20k),
-        ('4xb4-40k_voc12aug-512x512', make_voc2012),
-    ],
-)
-def test_untouched_upstream_configs(tmp_path, train, recipe, make):
-    folder = UPSTREAM / 'configs' / 'deeplabv3plus'
-    config = folder / f'deeplabv3plus_r50-d8_{recipe}.py'
-    root = make(tmp_path / 'data', n=3, size=(64, 48))
-    options = ['--cfg-options', *small_data(Config.fromfile(config), root)]
-    options += [*NARROW, *SHORT]
+def test_an_untouched_upstream_config(tmp_path, train):
+    name = 'deeplabv3plus/deeplabv3plus_r50-d8_4xb4-160k_ade20k-512x512.py'
+    cfg = Config.fromfile(UPSTREAM / 'configs' / name)
+    root = make_ade20k(tmp_path / 'data', n=3, size=(64, 48))
+    options = [*small_data(cfg, root), *NARROW, *SHORT]
     # Three images have few pixels and few of the classes.
-    loss = f'{EAGER},largest_offset=0.4,absent_class=zero'
-    said = train(config, '--loss', loss, '--verbose', *options)
+    flags = ['--loss', f'{EAGER},largest_offset=0.4', '--verbose']
+    said = train(f'mmseg::{name}', *flags, '--cfg-options', *options)
     assert 'decode.loss_margin' in said
     assert 'aux.loss_margin' in said
     assert list(tmp_path.glob('work_dirs/*/iter_2.pth'))
-
-
-def test_labels_are_checked_for_every_loss(tmp_path, train, config):
-    for index in range(6):
-        mask = 255 * np.eye(32, 48, dtype=np.uint8)
-        write_label_file(tmp_path / 'data', index, mask)
-    said = train(config, '--loss', 'jaccard', code=1)
-    assert 'every label is either 0 or 255' in said
-    assert 'iteration' not in said.partition('[problem]')[2]
 
 
 def test_a_sum_for_one_head(tmp_path, train, config):
@@ -147,12 +123,12 @@ def test_resume_continues_without_a_scan(tmp_path, train, config):
     train(*arguments)
     arguments += ['--resume', '--cfg-options', 'train_cfg.max_iters=4']
     said = train(*arguments)
-    assert 'Training iterations 3 to 4' in said
-    for line in ('Reading labels', 'resumed key', 'allow_symlink', 'Loads '):
+    assert 'Iter(train) [3/4]' in said
+    for line in (
+        *('Iter(train) [2/4]', 'Reading labels', 'resumed key'),
+        *('allow_symlink', 'Loads '),
+    ):
         assert line not in said
-    again = train(*arguments)
-    assert 'Nothing to train' in again
-    assert 'all 4 iterations' in again
     saved = torch.load(tmp_path / 'w/iter_4.pth', weights_only=False)
     assert saved['meta']['iter'] == 4
     stats = saved['meta']['class_stats']
@@ -165,22 +141,16 @@ def test_what_the_screen_and_the_files_show(tmp_path, config):
     cache = str(tmp_path / 'cache')
     said = output_of_python(tmp_path, *arguments, XDG_CACHE_HOME=cache)
     for part in (
-        'Training iterations 1 to 2 on 6 images of BaseSegDataset',
         f'trained with {EAGER}',
         'rho_0k',
-        ' 2/2 loss ',
-        'validation at 1: aAcc',
-        'validation at 2: aAcc',
+        'Iter(train) [2/2]',
+        'Iter(val) [6/6]',
+        f'will be saved to {tmp_path}/w',
     ):
         assert part in said
     assert said.count('\n') < 40, said
     (log,) = tmp_path.glob('w/*/*.log')
-    for part in (
-        'System environment',
-        'decode.loss_margin',
-        'rho_0k',
-        '| Class',
-    ):
+    for part in ('System environment', 'rho_0k', '| Class'):
         assert part in log.read_text()
         assert (part in said) == (part == 'rho_0k')
     (scalars,) = tmp_path.glob('w/*/vis_data/scalars.json')
@@ -189,7 +159,6 @@ def test_what_the_screen_and_the_files_show(tmp_path, config):
     assert len(validations) == 2
     for line in validations:
         assert {f'IoU/{name}' for name in CLASSES} < line.keys()
-    assert 'IoU/' not in said
 
 
 def test_the_readmes_lines_with_stock_tools(tmp_path, config):
@@ -249,19 +218,15 @@ def test_configs_that_import_their_classes(tmp_path, train):
     ('flags', 'data', 'expected'),
     [
         ([], 'nowhere', 'nowhere does not exist.*data_root=FOLDER'),
-        ([], 'empty', 'is empty'),
         (['--loss', 'magic'], 'data', 'magic.*take one of'),
         (['--loss', 'margin:teu=3'], 'data', "no setting 'teu'.*tau"),
         (['--loss', 'margin:tau=abc'], 'data', "tau='abc' must be"),
         (['--launcher', 'pytorch'], 'data', 'torchrun'),
-        (['--auto-scale-lr'], 'data', 'base_batch_size'),
     ],
 )
 def test_mistakes_get_one_sentence(
     tmp_path, train, config, flags, data, expected
 ):
-    for name in ('img', 'ann'):
-        (tmp_path / 'empty' / name).mkdir(parents=True)
     root = f'train_dataloader.dataset.data_root={tmp_path / data}'
     said = train(config, *flags, '--cfg-options', root, code=1)
     assert re.search(f'error: .*{expected}', said)

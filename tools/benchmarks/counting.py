@@ -1,4 +1,4 @@
-"""Launches, bytes and memory of torch operators on the meta device."""
+"""Launches and bytes of torch operators on the meta device."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,13 +7,12 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from mmseg_margin.functional import triton_launch
 
-# A launch that touches no more is arithmetic on single numbers.
+# A launch that touches no more is arithmetic on single numbers, not counted.
 SMALL = 64
 ALLOCATIONS = ('empty', 'new_empty', 'empty_like', 'empty_strided')
 
@@ -36,8 +35,7 @@ class Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.launches = self.small_launches = self.bytes = self.peak = 0
-        self.live: dict[StorageWeakRef, int] = {}
+        self.launches = self.bytes = 0
         self.kernels: list[Launch] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -46,7 +44,6 @@ class Counter(TorchDispatchMode):
         else:
             result = func(*args, **(kwargs or {}))
         inputs, outputs = tensors_in((args, kwargs)), tensors_in(result)
-        self._add_memory(inputs, outputs)
         name = func.overloadpacket.__name__
         if not is_view(func) and name not in ALLOCATIONS:
             self.add_launch([*inputs, *outputs])
@@ -72,30 +69,7 @@ class Counter(TorchDispatchMode):
             for x in storages.values()
         )
         self.bytes += moved
-        if moved > SMALL:
-            self.launches += 1
-        else:
-            self.small_launches += 1
-
-    def figures(self) -> dict[str, int]:
-        return dict(
-            launches=self.launches,
-            small_launches=self.small_launches,
-            bytes=self.bytes,
-            peak=self.peak,
-        )
-
-    def _add_memory(
-        self, inputs: Iterable[Tensor], outputs: Iterable[Tensor]
-    ) -> None:
-        """Memory that is allocated while counting, at its peak."""
-        old = {x.untyped_storage()._cdata for x in inputs}
-        self.live = {x: n for x, n in self.live.items() if not x.expired()}
-        for output in outputs:
-            storage = output.untyped_storage()
-            if storage._cdata not in old:
-                self.live[StorageWeakRef(storage)] = storage.nbytes()
-        self.peak = max(self.peak, sum(self.live.values()))
+        self.launches += moved > SMALL
 
 
 def tensors_in(values: Any) -> list[Tensor]:

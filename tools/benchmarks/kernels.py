@@ -1,7 +1,7 @@
-"""The Triton kernels without a GPU: registers, launches, bytes and memory.
+"""The Triton kernels without a GPU: registers, launches and bytes.
 
-Every kernel is compiled for real architectures. Launches, bytes and memory of
-the stages are counted on the meta device and not measured: each launch reads
+Every kernel is compiled for real architectures. Launches and bytes of the
+stages are counted on the meta device and not measured: each launch reads
 and writes each of its tensors once.
 """
 
@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import tempfile
-from importlib.util import find_spec
 
 import torch
 from mmseg.models.losses import CrossEntropyLoss, accuracy
@@ -22,38 +21,39 @@ from mmseg_margin.functional import StageResult, triton_launch
 from mmseg_margin.functional.triton_launch import Stage
 
 from .counting import Counter, Launch
-from .measuring import parse_shape, print_table, write_json
+from .tables import parse_shape, print_table
 
-SHAPES = ['2x19x512x1024x4', '2x150x512x512x4', '4x150x512x512x4']
 MMSEG = "mmseg's cross-entropy"
 OURS = ('margin', 'jaccard', 'cross-entropy')
+ARCHITECTURES = (75, 80, 90)
+SCALES = (1, 4, 8)
+DTYPES = ('float32', 'float16')
 
 
 def run(args: argparse.Namespace) -> None:
     """Compile and count, and print tables."""
-    if find_spec('triton') is None:
-        raise SettingError('Triton is missing: pip install triton')
     if os.environ.get('TRITON_INTERPRET', '0') != '0':
         raise SettingError('Unset TRITON_INTERPRET: it compiles nothing.')
-    stages = {shape: model_stages(shape) for shape in args.shapes or SHAPES}
-    for shape, figures in stages.items():
-        print_stages(shape, figures)
-    kernels = {
-        f'{name}, scale {scale}, {dtype}': {
-            f'sm_{number}': compile_kernel(launch, number)
-            for number in args.architectures
-        }
-        for scale in args.scales
-        for dtype in args.dtypes
-        for name, launch in all_launches(scale, dtype).items()
-    }
-    print_kernels(kernels)
-    write_json(args.json, dict(stages=stages, kernels=kernels))
+    for shape in args.shapes:
+        print_stages(shape)
+    print_table(
+        'registers / spilled bytes / shared memory, 4 warps, any K',
+        ('', *(f'sm_{number}' for number in ARCHITECTURES)),
+        (
+            (
+                f'{name}, scale {scale}, {dtype}',
+                *(compile_kernel(launch, x) for x in ARCHITECTURES),
+            )
+            for scale in SCALES
+            for dtype in DTYPES
+            for name, launch in all_launches(scale, dtype).items()
+        ),
+    )
 
 
-def model_stages(shape: str) -> dict[str, dict[str, int]]:
-    """Launches, launches on single numbers, bytes and peak memory."""
-    N, K, H, W, S = parse_shape(shape, 'NxKxHxWxS')
+def print_stages(shape: str) -> None:
+    """Launches and bytes of mmseg's and of our stages."""
+    N, K, H, W, S = parse_shape(shape)
     scores = torch.empty(N, K, H // S, W // S, device='meta')
     labels = torch.empty(N, H, W, dtype=torch.int64, device='meta')
 
@@ -71,13 +71,24 @@ def model_stages(shape: str) -> dict[str, dict[str, int]]:
         upstream = torch.ones((), device='meta') / labels.numel()
         result.gradient.combine(upstream)
 
-    figures = {}
+    rows, first = [], None
     for name in (MMSEG, *OURS):
         counter = Counter()
         with counter.counting():
             mmseg_stage() if name == MMSEG else our_stage(name)
-        figures[name] = counter.figures()
-    return figures
+        first = first or counter
+        row = (
+            name,
+            str(counter.launches),
+            f'{counter.bytes / 1e6:.0f}',
+            f'{counter.bytes / first.bytes:.3f}',
+        )
+        rows.append(row)
+    print_table(
+        f'{shape}, loss stage on a GPU: modelled, not measured',
+        ('', 'launches', 'MB moved', 'share'),
+        rows,
+    )
 
 
 def run_stage(
@@ -117,7 +128,7 @@ def all_launches(scale: int, dtype: str) -> dict[str, Launch]:
     return {launch.kernel.__name__: launch for launch in counter.kernels}
 
 
-def compile_kernel(launch: Launch, architecture: int) -> dict[str, int]:
+def compile_kernel(launch: Launch, architecture: int) -> str:
     """Registers, spilled bytes and shared memory on an architecture."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -148,39 +159,5 @@ def compile_kernel(launch: Launch, architecture: int) -> dict[str, int]:
         command = [tool, '--dump-resource-usage', file.name]
         usage = subprocess.check_output(command, text=True)
     found = dict(re.findall(r'(REG|STACK|LOCAL):(\d+)', usage))
-    return dict(
-        registers=int(found['REG']),
-        spilled=int(found['STACK']) + int(found['LOCAL']),
-        shared=compiled.metadata.shared,
-    )
-
-
-def print_stages(shape: str, figures: dict[str, dict[str, int]]) -> None:
-    first = figures[MMSEG]
-    print_table(
-        f'{shape}, loss stage on a GPU: modelled, not measured',
-        ('', 'launches', 'on one number', 'MB moved', 'share', 'MB', 'share'),
-        (
-            (
-                name,
-                str(counted['launches']),
-                str(counted['small_launches']),
-                f'{counted["bytes"] / 1e6:.0f}',
-                f'{counted["bytes"] / first["bytes"]:.3f}',
-                f'{counted["peak"] / 1e6:.0f}',
-                f'{counted["peak"] / first["peak"]:.3f}',
-            )
-            for name, counted in figures.items()
-        ),
-    )
-
-
-def print_kernels(kernels: dict[str, dict[str, dict[str, int]]]) -> None:
-    print_table(
-        'registers / spilled bytes / shared memory, 4 warps, any K',
-        ('', *next(iter(kernels.values()))),
-        (
-            (name, *(' / '.join(map(str, x.values())) for x in row.values()))
-            for name, row in kernels.items()
-        ),
-    )
+    spilled = int(found['STACK']) + int(found['LOCAL'])
+    return f'{found["REG"]} / {spilled} / {compiled.metadata.shared}'

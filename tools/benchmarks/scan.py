@@ -17,7 +17,7 @@ from PIL import Image
 
 from mmseg_margin.stats import StatsCache, collect_stats
 
-from .measuring import print_table
+from .tables import print_table
 
 NUM_CLASSES = 19
 SIZE = (2048, 1024)
