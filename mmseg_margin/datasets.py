@@ -96,8 +96,7 @@ class EndoVisPartsDataset(BaseSegDataset):
 class InstrumentPartsDataset(EndoVisPartsDataset):
     """Instrument parts drawn by the project's own generator.
 
-    ``tools/make_instrument_parts.py`` writes them, as ``.png`` or, with
-    ``--format jpg``, for ``img_suffix='.jpg'``.
+    ``tools/make_instrument_parts.py`` writes them.
     """
 
     def load_data_list(self) -> list[dict]:

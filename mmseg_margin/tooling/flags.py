@@ -19,8 +19,6 @@ OBJECTIVE_NAMES = (
 )
 WEIGHT_METHODS = ('inverse', 'sqrt', 'median', 'effective')
 TTA_MODES = ('flip', 'ms-flip')
-FIT_SPLITS = ('train', 'val')
-FIT_METRICS = ('mIoU', 'mDice')
 FIT_IMAGES = 300
 
 
