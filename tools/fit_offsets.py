@@ -12,23 +12,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('config', help=flags.CONFIG_HELP)
     parser.add_argument('checkpoint', help='checkpoint file')
     parser.add_argument(
-        '--split',
-        default='train',
-        help='the images to fit on (default: train)',
-        **flags.choice(flags.FIT_SPLITS),
-    )
-    parser.add_argument(
         '--images',
         type=int,
         default=flags.FIT_IMAGES,
         metavar='N',
-        help=f'fit on at most N images (default: {flags.FIT_IMAGES})',
-    )
-    parser.add_argument(
-        '--metric',
-        default='mIoU',
-        help='what to raise (default: mIoU)',
-        **flags.choice(flags.FIT_METRICS),
+        help=f'fit on at most N training images ({flags.FIT_IMAGES})',
     )
     parser.add_argument(
         '--out',
@@ -49,17 +37,17 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
-    from mmseg_margin.offsets import FitSettings, fit_checkpoint
+    from mmseg_margin.offsets.checkpoint import fit_checkpoint
+    from mmseg_margin.offsets.fit_runner import check_config
     from mmseg_margin.tooling import launch
 
-    settings = FitSettings(args.split, args.images, args.metric)
     cfg = launch.open_config(args)
-    settings.check_config(cfg)
+    check_config(cfg)
     cfg.log_level = 'INFO'  # the result is a part of the log
-    launch.check_folders(cfg, (args.split, 'val'))
+    launch.check_folders(cfg, ('train', 'val'))
     launch.prepare_for_device(cfg)
     runner = launch.build_runner(cfg, args.verbose)
-    fit_checkpoint(runner, args.checkpoint, args.out, settings, args.force)
+    fit_checkpoint(runner, args.checkpoint, args.out, args.images, args.force)
 
 
 if __name__ == '__main__':

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from instrument_synthesis import Settings, write_dataset
 
-from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 
 # Where the recipes look as well.
@@ -44,21 +43,13 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--seed', type=int, default=default.seed, help='seed of the scenes'
     )
-    parser.add_argument(
-        '--format',
-        default=default.image_format,
-        help='format of the images; labels are palette PNGs',
-        **flags.choice(('png', 'jpg')),
-    )
     return parser.parse_args(argv)
 
 
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    settings = Settings(
-        *args.size, *args.counts, args.seed, image_format=args.format
-    )
+    settings = Settings(*args.size, *args.counts, args.seed)
     made = write_dataset(args.out, settings)
     print(f'{args.out}: {"made" if made else "already there, nothing to do"}')
 

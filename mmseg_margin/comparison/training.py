@@ -22,7 +22,7 @@ import mmseg_margin
 from mmseg_margin import config_tools
 from mmseg_margin.errors import MissingFileError
 from mmseg_margin.losses.swap import set_objective
-from mmseg_margin.offsets import FitSettings, fit_checkpoint
+from mmseg_margin.offsets import fit_checkpoint
 from mmseg_margin.tooling.launch import (
     build_runner,
     prepare_for_device,
@@ -197,7 +197,7 @@ def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
         build_runner(cfg, is_verbose=True),
         str(checkpoint),
         folder / 'fitted_offsets.pth',
-        FitSettings(num_images=max(1, min(FIT_IMAGES, images))),
+        max(1, min(FIT_IMAGES, images)),
         force=True,
     )
     iou, settings = np.array(fitted.after.classes), cfg.val_evaluator

@@ -5,10 +5,9 @@ from .margin_bound_metric import MarginBoundMetric
 from .tail_iou_metric import (
     PerClassIoUMetric,
     TailIoUMetric,
-    split_by_frequency,
+    TrainingCountsHook,
 )
-from .training_counts import TrainingCountsHook
-from .tta import ScoreTTAModel, tta_pipeline, use_tta
+from .tta import ScoreTTAModel, use_tta
 
 __all__ = [
     'CityscapesScoresMetric',
@@ -17,7 +16,5 @@ __all__ = [
     'ScoreTTAModel',
     'TailIoUMetric',
     'TrainingCountsHook',
-    'split_by_frequency',
-    'tta_pipeline',
     'use_tta',
 ]

@@ -1,7 +1,6 @@
 """The four scores of the Cityscapes benchmark on a labelled split."""
 
 import copy
-import os
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -13,12 +12,9 @@ from mmseg.datasets import CityscapesDataset
 from mmseg.registry import METRICS
 from numpy.typing import NDArray
 
-from mmseg_margin.errors import (
-    MissingFileError,
-    MissingPackageError,
-    SettingError,
-)
+from mmseg_margin.errors import SettingError
 
+MODULE = 'cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling'
 TRAIN_IDS, LABEL_IDS = '_labelTrainIds.png', '_labelIds.png'
 INSTANCE_IDS = '_instanceIds.png'
 
@@ -27,8 +23,9 @@ INSTANCE_IDS = '_instanceIds.png'
 class CityscapesScoresMetric(BaseMetric):
     """IoU and iIoU over classes and over categories, in percent.
 
-    Labels, weights and scores are those of cityscapesscripts, which knows the
-    classes by their names. It needs the ``_labelIds.png`` and
+    Labels, weights and scores are those of cityscapesscripts (``pip install
+    'mmseg_margin[cityscapes]'``), which knows the classes by their names. The
+    metric needs the ``_labelIds.png`` and
     ``_instanceIds.png`` files of the data set beside the training ids; no
     prediction is written to disk.
 
@@ -42,15 +39,7 @@ class CityscapesScoresMetric(BaseMetric):
 
     def __init__(self, **kwargs) -> None:
         super().__init__(**kwargs)
-        try:
-            self._official = import_module(
-                'cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling'
-            )
-        except ImportError as error:
-            raise MissingPackageError(
-                f'CityscapesScoresMetric needs cityscapesscripts ({error}): '
-                "run pip install 'mmseg_margin[cityscapes]'."
-            ) from error
+        self._official = import_module(MODULE)
         # A copy, because generateMatrix writes the list of labels into it.
         self._args = copy.copy(self._official.args)
 
@@ -131,13 +120,4 @@ class CityscapesScoresMetric(BaseMetric):
 
 
 def _read(path: str) -> NDArray:
-    try:
-        content = get(path)
-    except FileNotFoundError as error:
-        raise MissingFileError(
-            f'CityscapesScoresMetric needs {os.path.basename(path)} beside '
-            f'the training ids, and {path} does not exist: take the '
-            f'*{LABEL_IDS} and *{INSTANCE_IDS} files from the download of '
-            'Cityscapes, or leave the metric out.'
-        ) from error
-    return imfrombytes(content, flag='unchanged', backend='pillow')
+    return imfrombytes(get(path), flag='unchanged', backend='pillow')

@@ -12,40 +12,38 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import OffsetSettings, iou_lower_bound
 from mmseg_margin.functional.reference import rho_margin_loss, top_two
 
-from .tail_iou_metric import class_iou, class_scalars
-from .training_counts import TakesClassCounts
+from .tail_iou_metric import check_counts, class_iou
 
 
 @METRICS.register_module()
-class MarginBoundMetric(TakesClassCounts, BaseMetric):
+class MarginBoundMetric(BaseMetric):
     """``mIoU`` and its lower bound (Eq. 11), ``mIoU_bound``, in percent.
 
-    The bound of a class is ``bound_IoU/<class>``. The margin-offsets have the
-    settings of the loss; the label ``ignore_index`` is not evaluated.
+    The margin-offsets have the settings of the loss; the label
+    ``ignore_index`` is not evaluated.
     """
 
     default_prefix = 'margin'
 
     def __init__(
         self,
+        class_counts: Sequence[int] | None = None,
         tau: float | None = None,
         upsilon: float = 1.0,
         largest_offset: float | None = None,
-        absent_class: str = OffsetSettings.absent_class,
         ignore_index: int = 255,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self.offset_settings = OffsetSettings(
-            tau, upsilon, largest_offset, absent_class
-        )
+        self.class_counts = class_counts
+        self.offset_settings = OffsetSettings(tau, upsilon, largest_offset)
         self.ignore_index = ignore_index
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Keep the sums of each image, (5, K)."""
         names = (self.dataset_meta or {})['classes']
-        K = len(names)
-        rho = self.offset_settings.offsets(self.counts_of(K), names)
+        K, counts = len(names), check_counts(self.class_counts, names)
+        rho = self.offset_settings.offsets(counts, names)
         for sample in data_samples:
             scores = sample['seg_logits']['data'].float()
             labels = sample['gt_sem_seg']['data'].squeeze(0).to(scores.device)
@@ -63,9 +61,7 @@ class MarginBoundMetric(TakesClassCounts, BaseMetric):
         iou, sums = class_iou(results), torch.stack(results).sum(0)
         bound = 100 * iou_lower_bound(*sums[2:]).numpy()
         bound[np.isnan(iou)] = np.nan
-        means = {'mIoU': np.nanmean(iou), 'mIoU_bound': np.nanmean(bound)}
-        names = (self.dataset_meta or {})['classes']
-        return {**means, **class_scalars('bound_IoU', names, bound)}
+        return {'mIoU': np.nanmean(iou), 'mIoU_bound': np.nanmean(bound)}
 
 
 def margin_sums(

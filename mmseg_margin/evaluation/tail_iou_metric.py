@@ -1,19 +1,20 @@
-"""IoU per class, and mIoU of frequent, middle and rare classes."""
+"""IoU per class, mIoU of frequent, middle and rare classes, class counts."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from mmengine.logging import MMLogger
+from mmengine.evaluator import Evaluator
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
 from mmseg.evaluation import IoUMetric
-from mmseg.registry import METRICS
+from mmseg.registry import HOOKS, METRICS
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mmseg_margin.config_tools import as_list
 from mmseg_margin.errors import SettingError, printable
-
-from .training_counts import TakesClassCounts
+from mmseg_margin.stats import StatsCache, check_labels, stats_of_checkpoint
 
 
 def split_by_frequency(class_counts: ArrayLike) -> dict[str, NDArray]:
@@ -46,14 +47,6 @@ def class_iou(results: Sequence[Sequence[Tensor] | Tensor]) -> NDArray:
     return (100 * (intersection / union)).numpy()
 
 
-def class_scalars(
-    kind: str, names: Sequence[str], values: NDArray
-) -> dict[str, float]:
-    """``<kind>/<class>`` of every class that has a value, rounded."""
-    pairs = zip(names, values.round(2).tolist(), strict=True)
-    return {f'{kind}/{name}': x for name, x in pairs if np.isfinite(x)}
-
-
 @METRICS.register_module()
 class PerClassIoUMetric(IoUMetric):
     """Upstream's IoUMetric with ``IoU/<class>`` for every class.
@@ -75,66 +68,111 @@ class PerClassIoUMetric(IoUMetric):
         super().__init__(**kwargs)
         self.exclude = as_list(exclude)
 
-    @property
-    def class_names(self) -> Sequence[str]:
-        """Names of the K classes of the evaluated data set."""
-        return (self.dataset_meta or {})['classes']
-
-    def groups(self) -> dict[str, ArrayLike]:
+    def groups(self, classes: Sequence[str]) -> dict[str, ArrayLike]:
         """Indices of the classes of each group that gets an mIoU."""
-        if not self.exclude:
-            return {}
-        names = enumerate(self.class_names)
-        return {'foreground': [k for k, x in names if x not in self.exclude]}
+        unknown = {*self.exclude} - {*classes}
+        if unknown:
+            raise SettingError(
+                f'exclude={self.exclude}: the data set has no class '
+                f'{min(unknown)!r}, only {", ".join(classes)}.'
+            )
+        kept = [k for k, x in enumerate(classes) if x not in self.exclude]
+        return {'foreground': kept} if self.exclude else {}
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Compare predictions and labels; refuse unknown names at once."""
-        for name in self.exclude:
-            if name not in self.class_names:
-                raise SettingError(
-                    f'exclude={self.exclude}: the data set has no class '
-                    f'{name!r}, only {", ".join(self.class_names)}.'
-                )
+        """Compare predictions and labels; refuse bad settings at once."""
+        self.groups((self.dataset_meta or {})['classes'])
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         metrics = super().compute_metrics(results)
         if self.format_only:
             return metrics
-        iou = class_iou(results)
-        for group, members in self.groups().items():
-            members = np.asarray(members, int)
-            if np.isfinite(iou[members]).any():
-                mean = np.round(np.nanmean(iou[members]), 2)
-                metrics[f'mIoU_{group}'] = mean
-                names = (printable(self.class_names[k]) for k in members)
-                MMLogger.get_current_instance().info(
-                    f'mIoU_{group} {mean:.2f}: {", ".join(names)}'
-                )
-        return {**metrics, **class_scalars('IoU', self.class_names, iou)}
+        iou, classes = class_iou(results), (self.dataset_meta or {})['classes']
+        for group, members in self.groups(classes).items():
+            chosen = iou[np.asarray(members, int)]
+            if np.isfinite(chosen).any():
+                metrics[f'mIoU_{group}'] = np.round(np.nanmean(chosen), 2)
+        for name, value in zip(classes, iou.round(2).tolist(), strict=True):
+            if np.isfinite(value):
+                metrics[f'IoU/{name}'] = value
+        return metrics
+
+
+def check_counts(
+    counts: Sequence[int] | None, classes: Sequence[str]
+) -> NDArray[np.int64]:
+    """Class counts (K,) of the training set; an error if they are missing."""
+    if counts is None or len(counts) != len(classes):
+        raise SettingError(
+            f'The class counts of the training set are {counts}, but the data '
+            f'set has {len(classes)} classes: correct class_counts= of the '
+            "metric, or add dict(type='TrainingCountsHook') to custom_hooks."
+        )
+    return np.asarray(counts, dtype=np.int64)
 
 
 @METRICS.register_module()
-class TailIoUMetric(TakesClassCounts, PerClassIoUMetric):
+class TailIoUMetric(PerClassIoUMetric):
     """PerClassIoUMetric with ``mIoU_head``, ``_middle`` and ``_tail``.
 
-    The log names the classes of each third. Without class counts the metric
-    warns and leaves the thirds out.
-
     Args:
-        kwargs: Those of TakesClassCounts and of PerClassIoUMetric.
+        class_counts: Labelled pixels of each class of the training set. None:
+            TrainingCountsHook sets them.
+        kwargs: Those of PerClassIoUMetric.
 
     Example:
         >>> val_evaluator = dict(type='TailIoUMetric', iou_metrics=['mIoU'])
     """
 
-    def groups(self) -> dict[str, ArrayLike]:
-        if self.class_counts is None:
-            MMLogger.get_current_instance().warning(
-                'TailIoUMetric has no class counts of the training set, so '
-                'head, middle and tail are left out: set class_counts= or '
-                "add dict(type='TrainingCountsHook') to custom_hooks."
-            )
-            return super().groups()
-        counts = self.counts_of(len(self.class_names))
-        return {**super().groups(), **split_by_frequency(counts)}
+    def __init__(
+        self, class_counts: Sequence[int] | None = None, **kwargs
+    ) -> None:
+        super().__init__(**kwargs)
+        self.class_counts = class_counts
+
+    def groups(self, classes: Sequence[str]) -> dict[str, ArrayLike]:
+        thirds = split_by_frequency(check_counts(self.class_counts, classes))
+        return {**super().groups(classes), **thirds}
+
+
+@HOOKS.register_module()
+class TrainingCountsHook(Hook):
+    """Gives the training set's class counts to every metric without them.
+
+    They come from the loaded checkpoint, or else from the cache or a scan of
+    the training set's labels.
+
+    Args:
+        cache_dir: As in ClassStatsHook.
+
+    Example:
+        >>> custom_hooks = [dict(type='TrainingCountsHook')]
+    """
+
+    def __init__(self, cache_dir: str | None = None) -> None:
+        self.cache = StatsCache(cache_dir)
+        self.loaded = stats_of_checkpoint({})
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Keep the statistics that the training has saved."""
+        self.loaded = stats_of_checkpoint(checkpoint.get('meta') or {})
+
+    def before_val_epoch(self, runner: Runner) -> None:
+        self._set_counts(runner, runner.val_loop.evaluator)
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        self._set_counts(runner, runner.test_loop.evaluator)
+
+    def _set_counts(self, runner: Runner, evaluator: Evaluator) -> None:
+        found = evaluator.metrics
+        metrics = [x for x in found if getattr(x, 'class_counts', ()) is None]
+        if not metrics:
+            return
+        stats = self.loaded
+        classes = list((evaluator.dataset_meta or {}).get('classes', ()))
+        if stats is None or stats.classes != classes:
+            labels = runner.cfg.train_dataloader.dataset
+            stats = check_labels(labels, runner.model, self.cache).stats
+        for metric in metrics:
+            metric.class_counts = stats.counts

@@ -7,7 +7,6 @@ widths of the authors' code. The classifier, a 3x3 convolution, is
 
 import functools
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -142,11 +141,6 @@ class COPLENet(BaseModule):
             raise SettingError(
                 f'dropout={dropout} needs one ratio for each of the '
                 f'{len(widths)} levels of widths={widths}.'
-            )
-        if any(deep != 2 * width for width, deep in pairwise(widths)):
-            raise SettingError(
-                f'widths={widths} must double at every level, because pooled '
-                'maxima and averages are concatenated.'
             )
         self.stem = ConvBlock(in_channels, widths[0], dropout[0])
         self.down = nn.ModuleList(map(DownBlock, widths[1:], dropout[1:]))

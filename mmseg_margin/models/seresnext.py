@@ -1,17 +1,13 @@
 """SE-ResNeXt, the backbone of the paper's street and scene experiments."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
-import torch
-from mmengine.utils.dl_utils.parrots_wrapper import _BatchNorm
 from mmseg.models.backbones.resnext import Bottleneck, ResNeXt
 from mmseg.models.utils import ResLayer, SELayer
 from mmseg.registry import MODELS
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from mmseg_margin.errors import SettingError
 
@@ -29,17 +25,9 @@ class SEBottleneck(Bottleneck):
     """ResNeXt bottleneck that re-weights its channels before the addition."""
 
     def __init__(
-        self,
-        inplanes: int,
-        planes: int,
-        se_ratio: int = 16,
-        with_cp: bool = False,
-        **kwargs: Any,
+        self, inplanes: int, planes: int, se_ratio: int = 16, **kwargs: Any
     ) -> None:
-        # The inherited checkpoint would count every batch twice in the
-        # running statistics of the norm layers.
-        super().__init__(inplanes, planes, with_cp=False, **kwargs)
-        self.recompute = with_cp
+        super().__init__(inplanes, planes, **kwargs)
         self.se = SELayer(
             planes * self.expansion,
             ratio=se_ratio,
@@ -50,29 +38,6 @@ class SEBottleneck(Bottleneck):
         self.after_conv1_plugin_names: list[str] = []
         self.after_conv2_plugin_names: list[str] = []
         self.after_conv3_plugin_names = ['se']
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.recompute and torch.is_grad_enabled():
-            return checkpoint(
-                super().forward,
-                x,
-                use_reentrant=False,
-                context_fn=lambda: (nullcontext(), self._frozen_statistics()),
-            )
-        return super().forward(x)
-
-    @contextmanager
-    def _frozen_statistics(self) -> Iterator[None]:
-        """Do not update the running statistics of the norm layers."""
-        norms = [m for m in self.modules() if isinstance(m, _BatchNorm)]
-        momenta = [norm.momentum for norm in norms]
-        for norm in norms:
-            norm.momentum = 0.0
-        try:
-            yield
-        finally:
-            for norm, momentum in zip(norms, momenta, strict=True):
-                norm.momentum = momentum
 
 
 @MODELS.register_module()

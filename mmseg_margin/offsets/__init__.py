@@ -11,11 +11,9 @@ __all__ = ['fit_offsets']
 
 if has_mmseg():
     from .checkpoint import fit_checkpoint, fitted_offsets_of
-    from .fit_runner import FitSettings, fit_runner
-    from .result import FittedOffsets
+    from .fit_runner import FittedOffsets, fit_runner
 
     __all__ += [
-        'FitSettings',
         'FittedOffsets',
         'fit_checkpoint',
         'fit_runner',

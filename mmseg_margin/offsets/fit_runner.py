@@ -1,113 +1,166 @@
 """From a runner with a trained model to fitted offsets and their effect."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from mmengine import dist
 from mmengine.config import Config
 from mmengine.runner import Runner
+from prettytable import PrettyTable
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from mmseg_margin.errors import SettingError
 from mmseg_margin.heads import bare_model
+from mmseg_margin.terminal import drawable, printable
 
-from .ascent import METRICS, count_areas
-from .fit import PixelSample, check_choice, fit_pixels, grid_pixels
+from .fit import (
+    PixelSample,
+    count_areas,
+    fit_pixels,
+    grid_pixels,
+    iou_of_areas,
+)
 from .network import (
     check_classifier,
     plain_loader,
     score_batch,
     scored_images,
 )
-from .result import FittedOffsets, measure_gain
 
-SPLITS = ('train', 'val')
+NUM_IMAGES = 300
 MAX_PIXELS = 400_000
-FOLDS = 5
+INCHES_PER_CLASS = 0.26
 
 
 @dataclass(frozen=True)
-class FitSettings:
-    """What to fit on, and for which metric.
+class Scores:
+    """In percent, as mmseg's IoUMetric prints them."""
+
+    mean: float  # mIoU
+    accuracy: float  # of all labelled pixels
+    classes: list[float]  # NaN where a class does not occur
+
+
+@dataclass(frozen=True)
+class FittedOffsets:
+    """The fitted offsets of the classes, and their effect.
 
     Args:
-        split: ``'train'`` or ``'val'``: the images to fit on.
-        num_images: At most this many of them, evenly spaced.
-        metric: ``'mIoU'`` or ``'mDice'``.
+        offsets: One for each class, to be added to its score.
+        num_images: Number of training images that they were fitted on.
+        before: The scores of the validation split without offsets.
+        after: The same with them.
     """
 
-    split: str = 'train'
-    num_images: int = 300
-    metric: str = 'mIoU'
+    classes: list[str]
+    offsets: list[float]
+    num_images: int
+    before: Scores
+    after: Scores
 
-    def __post_init__(self) -> None:
-        check_choice('split', self.split, SPLITS)
-        check_choice('metric', self.metric, METRICS)
-        if self.num_images < 1:
+    @property
+    def gain(self) -> float:
+        """The gain of mIoU, in percentage points."""
+        return self.after.mean - self.before.mean
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without NaN, for JSON and a checkpoint's meta."""
+        text = json.dumps(asdict(self))
+        return json.loads(text, parse_constant=lambda _: None)
+
+    def summary(self) -> str:
+        """The gain in a sentence."""
+        before, after = self.before, self.after
+        return (
+            f'mIoU {before.mean:.2f} -> {after.mean:.2f} '
+            f'({self.gain:+.2f}), pixel accuracy {before.accuracy:.2f} -> '
+            f'{after.accuracy:.2f} on the validation split; fitted on '
+            f'{self.num_images} images of the train split.'
+        )
+
+    def table(self) -> str:
+        """Class, offset, and the IoU before and after."""
+        table = PrettyTable(
+            ['class', 'offset', 'IoU before', 'after', 'change'], align='r'
+        )
+        table.align['class'] = 'l'
+        columns = self.offsets, self.before.classes, self.after.classes
+        for name, *values in zip(self.classes, *columns, strict=True):
+            offset, before, after = values
+            cells = f'{before:.2f}', f'{after:.2f}', f'{after - before:+.2f}'
+            table.add_row([printable(name), f'{offset:+.2f}', *cells])
+        return table.get_string()
+
+    def draw(self, path: Path) -> None:
+        """Offsets, and each class before and after, as a PNG file."""
+        # Matplotlib is not imported before a picture is drawn.
+        from mmseg_margin.report.pictures import BLUE, GREY, picture
+
+        K = len(self.classes)
+        rows = range(K)
+        before, after = self.before.classes, self.after.classes
+        with picture(path, 9, 1.6 + INCHES_PER_CLASS * K) as figure:
+            left, right = figure.subplots(
+                1, 2, sharey=True, width_ratios=(2, 3)
+            )
+            left.barh(rows, self.offsets, height=0.6, color=GREY)
+            left.set_xlabel('fitted offset')
+            left.set_yticks(rows, [drawable(name) for name in self.classes])
+            left.set_ylim(K - 0.4, -0.6)
+            right.hlines(rows, before, after, color=BLUE, linewidth=2)
+            right.scatter(before, rows, color=GREY, s=22, zorder=3)
+            right.scatter(after, rows, color=BLUE, s=22, zorder=3)
+            right.set_xlabel('IoU in percent: before (grey), after (blue)')
+            means = f'{self.before.mean:.2f} to {self.after.mean:.2f}'
+            figure.suptitle(f'mIoU {means} on the validation split')
+
+
+def fit_runner(runner: Runner, num_images: int = NUM_IMAGES) -> FittedOffsets:
+    """Fit offsets to the model of a runner; its weights stay as they are.
+
+    At most ``num_images`` training images, evenly spaced, are predicted as in
+    a validation, without augmentation. The gain is measured on every pixel of
+    the validation split.
+    """
+    check_config(runner.cfg)
+    model = bare_model(runner.model)
+    model.eval()
+    loader = plain_loader(runner, 'train', num_images)
+    unseen = plain_loader(runner, 'val')
+    batch = next(iter(loader))
+    check_classifier(model, lambda: next(score_batch(runner, batch))[0])
+    num_images = len(loader.dataset)  # type: ignore[arg-type]
+    sample = sample_pixels(runner, loader, MAX_PIXELS // num_images)
+    offsets = fit_pixels(sample)
+    before, after = measure(runner, unseen, offsets)
+    images = unseen.dataset.dataset  # type: ignore[attr-defined]
+    classes = list(images.datasets[0].metainfo['classes'])
+    fitted = classes, offsets.tolist(), num_images
+    return FittedOffsets(*fitted, before, after)
+
+
+def check_config(cfg: Config) -> None:
+    """Refuse a config without images to fit on or to measure the gain on."""
+    for name in ('train', 'val'):
+        if not cfg.get(f'{name}_dataloader'):
             raise SettingError(
-                f'{self.num_images} images are too few to fit offsets on: '
-                'choose 1 or more.'
+                f'The config has no {name}_dataloader, which is needed to fit '
+                'or measure offsets: add one.'
             )
 
-    def check_config(self, cfg: Config) -> None:
-        """Refuse a config without the images to fit on or to measure."""
-        for name in (self.split, 'val'):
-            if not cfg.get(f'{name}_dataloader'):
-                raise SettingError(
-                    f'The config has no {name}_dataloader, which is needed to '
-                    'fit or measure offsets: add one.'
-                )
 
-
-def fit_runner(runner: Runner, settings: FitSettings) -> FittedOffsets:
-    """Fit offsets to the model of a runner; the model stays as it is.
-
-    The images of the split are predicted as in a validation, without
-    augmentation. The gain is measured on every pixel of the validation split;
-    with ``split='val'`` it is cross-validated.
-    """
-    settings.check_config(runner.cfg)
-    split, metric = settings.split, settings.metric
-    model = bare_model(runner.model)
-    was_training = model.training
-    model.eval()
-    try:
-        loader = plain_loader(runner, split, settings.num_images)
-        unseen = plain_loader(runner, 'val')
-        batch = next(iter(loader))
-        # Half precision would hide what the check looks for.
-        check_classifier(
-            model, lambda: next(score_batch(runner, batch, in_float32=True))[0]
-        )
-        sample = sample_pixels(runner, loader)
-        offsets = fit_pixels(sample, metric)
-        folds = [offsets]
-        if split == 'val':
-            # Neighbouring images often show the same scene, so each fifth of
-            # the split is measured with offsets fitted on the others.
-            fold = sample[2] * FOLDS // _size(unseen)
-            folds = [
-                fit_pixels(tuple(x[fold != i] for x in sample), metric)
-                for i in range(FOLDS)
-            ]
-        areas = measure_areas(runner, unseen, folds)
-    finally:
-        model.train(was_training)
-    classes = _class_names(unseen, len(offsets))
-    labelled = torch.bincount(sample[1], minlength=len(classes))
-    absent = [classes[k] for k in (labelled == 0).nonzero().flatten()]
-    fitted = classes, offsets.tolist(), absent, metric, split, _size(loader)
-    return FittedOffsets(*fitted, *measure_gain(areas, metric))
-
-
-def sample_pixels(runner: Runner, loader: DataLoader) -> PixelSample:
-    """At most MAX_PIXELS pixels, the same on any number of ranks."""
-    most = max(1, MAX_PIXELS // _size(loader))
+def sample_pixels(
+    runner: Runner, loader: DataLoader, most: int
+) -> PixelSample:
+    """``most`` pixels of each image, the same on any number of ranks."""
     title = 'Scores to fit the offsets to'
     parts = [
-        grid_pixels(*image, most)
+        grid_pixels(*image, max(1, most))
         for image in scored_images(runner, loader, title)
     ]
     parts = [part for rank in dist.all_gather_object(parts) for part in rank]
@@ -117,36 +170,23 @@ def sample_pixels(runner: Runner, loader: DataLoader) -> PixelSample:
     return scores[order], labels[order], images[order]
 
 
-def measure_areas(
-    runner: Runner, loader: DataLoader, folds: Sequence[Tensor]
-) -> Tensor:
-    """Areas of every image, (N, 2, 3, K), without and with offsets.
-
-    Args:
-        folds: The offsets (K,) of each run of neighbouring images.
-    """
-    parts = {}
-    for image in scored_images(runner, loader, 'Before and after'):
-        number, scores, labels = image
-        offsets = folds[number * len(folds) // _size(loader)].to(scores)
+def measure(
+    runner: Runner, loader: DataLoader, offsets: Tensor
+) -> Iterator[Scores]:
+    """Scores of all images, without and with offsets."""
+    K, title = len(offsets), 'Before and after'
+    areas = torch.zeros(2, 3, K, dtype=torch.float64)
+    for _, scores, labels in scored_images(runner, loader, title):
         before = scores.max(0).indices  # 4 times as fast as argmax
-        after = scores.add_(offsets[:, None, None]).max(0).indices
-        K, chosen = len(scores), labels >= 0
-        areas = [
-            count_areas(predicted[chosen], labels[chosen], K)
-            for predicted in (before, after)
-        ]
-        parts[number] = torch.stack(areas).cpu()
-    for others in dist.all_gather_object(parts):
-        parts |= others
-    return torch.stack([parts[number] for number in sorted(parts)])
-
-
-def _class_names(loader: DataLoader, size: int) -> list[str]:
-    images = loader.dataset.dataset  # type: ignore[attr-defined]
-    names = images.datasets[0].metainfo.get('classes') or ()
-    return [*names, *(f'class {k}' for k in range(len(names), size))][:size]
-
-
-def _size(loader: DataLoader) -> int:
-    return len(loader.dataset)  # type: ignore[arg-type]
+        shifted = scores.add_(offsets.to(scores)[:, None, None])
+        after, chosen = shifted.max(0).indices, labels >= 0
+        for i, predicted in enumerate((before, after)):
+            found = count_areas(predicted[chosen], labels[chosen], K)
+            areas[i] += found.cpu()
+    areas = torch.stack(dist.all_gather_object(areas)).sum(0)
+    iou = 100 * iou_of_areas(areas)
+    hit, _, labelled = areas.sum(-1).T
+    accuracy = 100 * hit / labelled
+    return map(
+        Scores, iou.nanmean(-1).tolist(), accuracy.tolist(), iou.tolist()
+    )

@@ -7,7 +7,6 @@ import torch
 from mmengine import dist
 from mmengine.config import Config
 from mmengine.runner import Runner
-from mmengine.runner.amp import autocast
 from mmseg.models.decode_heads import PointHead
 from mmseg.registry import DATASETS
 from rich.console import Console
@@ -95,14 +94,10 @@ def plain_loader(
     images: ConcatDataset = ConcatDataset(
         [DATASETS.build(dict(part, pipeline=pipeline)) for part in parts]
     )
-    return runner.build_dataloader(
-        {
-            'dataset': Subset(images, evenly_spaced(len(images), num_images)),
-            'batch_size': settings.batch_size,
-            'num_workers': settings.get('num_workers', 0),
-            'sampler': {'type': 'DefaultSampler', 'shuffle': False},
-        }
-    )
+    chosen = Subset(images, evenly_spaced(len(images), num_images))
+    sampler = {'type': 'DefaultSampler', 'shuffle': False}
+    changed = dict(settings, dataset=chosen, sampler=sampler)
+    return runner.build_dataloader(changed)
 
 
 def scored_images(
@@ -111,8 +106,8 @@ def scored_images(
     """Number, scores and labels of this rank's images, with a progress bar."""
     place, world_size = dist.get_dist_info()
     numbers = loader.dataset.indices  # type: ignore[attr-defined]
-    console, is_hidden = Console(stderr=True), place != 0
-    for batch in track(loader, title, console=console, disable=is_hidden):
+    console = Console(stderr=True)
+    for batch in track(loader, title, console=console, disable=place > 0):
         for scores, labels in score_batch(runner, batch):
             # Some images may be repeated at the end, to fill all ranks.
             if place < len(numbers):
@@ -120,56 +115,41 @@ def scored_images(
             place += world_size
 
 
-def score_batch(
-    runner: Runner, batch: Any, in_float32: bool = False
-) -> Iterator[tuple[Tensor, Tensor]]:
+def score_batch(runner: Runner, batch: Any) -> Iterator[tuple[Tensor, Tensor]]:
     """Scores (K, H, W), and labels (H, W) with -1 for ignored pixels.
 
-    The images are predicted as in a validation, or in float32.
+    In float32, because half precision hides the effect of small offsets.
     """
     model = bare_model(runner.model)
-    fp16 = (runner.cfg.get('val_cfg') or {}).get('fp16', False)
-    with torch.no_grad(), autocast(enabled=fp16 and not in_float32):
+    with torch.no_grad():
         samples = model.test_step(batch)
     ignored = ignored_label(runner.cfg)
     threshold = getattr(model.decode_head, 'threshold', None)
     for sample in samples:
-        path = sample.metainfo.get('img_path', 'an image')
-        if 'gt_sem_seg' not in sample:
-            raise DataSetError(
-                f'{path} comes without labels, which the fit needs: choose a '
-                'split with labels, or add LoadAnnotations to the pipeline of '
-                'val_dataloader.'
-            )
         scores = class_scores(sample.seg_logits.data, threshold)
         labels = sample.gt_sem_seg.data[0].long().to(scores.device)
         labels = labels.masked_fill(labels == ignored, -1)
         if labels.max() >= len(scores):
             raise DataSetError(
-                f'The label {int(labels.max())} in {path} is none of the '
-                f'{len(scores)} classes: set reduce_zero_label, the classes '
-                'of the data set or ignore_index of val_evaluator.'
+                f'The label {int(labels.max())} in {sample.img_path} is no '
+                'class: set reduce_zero_label, the classes of the data set or '
+                'ignore_index of val_evaluator.'
             )
         yield scores, labels
 
 
 def ignored_label(cfg: Config) -> int:
-    """The ignore_index of the validation: of its metric or its data set."""
-    settings = [
-        *as_list(cfg.get('val_evaluator')),
-        *leaf_datasets(cfg.val_dataloader.dataset),
-    ]
-    given = [each.ignore_index for each in settings if 'ignore_index' in each]
+    """The ignore_index of the metric of the validation."""
+    metrics = as_list(cfg.get('val_evaluator'))
+    given = [each.ignore_index for each in metrics if 'ignore_index' in each]
     return given[0] if given else 255
 
 
 def class_scores(scores: Tensor, threshold: float | None) -> Tensor:
     """The scores (K, H, W) whose argmax is the prediction.
 
-    Args:
-        scores: What a segmentor leaves in ``seg_logits``: (K, H, W), or
-            the sigmoid (1, H, W) of a binary head.
-        threshold: That of a binary head.
+    A segmentor leaves them, or the sigmoid (1, H, W) of a binary head with a
+    threshold, in ``seg_logits``.
     """
     if len(scores) > 1:
         return scores.float()

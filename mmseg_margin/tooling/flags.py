@@ -14,8 +14,6 @@ CONFIG_HELP = (
 METRICS = ('tail', 'foreground', 'bound', 'cityscapes')
 WEIGHT_METHODS = ('inverse', 'sqrt', 'median')
 TTA_MODES = ('flip', 'ms-flip')
-FIT_SPLITS = ('train', 'val')
-FIT_METRICS = ('mIoU', 'mDice')
 FIT_IMAGES = 300
 
 

@@ -1,10 +1,8 @@
 """One fake Cityscapes and one untrained model for all tests here."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mmengine.logging import MMLogger
 
 from tests.evaluation.fakes import (
     make_benchmark,
@@ -31,13 +29,3 @@ def checkpoint(tmp_path_factory, cityscapes) -> Path:
 def config(tmp_path, cityscapes) -> Path:
     """A config file with a separate work dir for each test."""
     return write_config(tmp_path / 'config.py', cityscapes)
-
-
-@pytest.fixture
-def logged(caplog) -> Iterator[pytest.LogCaptureFixture]:
-    """What mmengine's logger, which does not propagate, has logged."""
-    logger = MMLogger.get_current_instance()
-    with caplog.at_level('INFO', logger.name):
-        logger.addHandler(caplog.handler)
-        yield caplog
-        logger.removeHandler(caplog.handler)

@@ -1,6 +1,5 @@
 """Views of every kind of test pipeline, and the merged scores."""
 
-import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
@@ -9,9 +8,12 @@ from mmengine.registry import init_default_scope
 from mmseg.models import SegTTAModel
 from mmseg.registry import DATASETS, MODELS
 
-from mmseg_margin.evaluation import tta_pipeline, use_tta
-from mmseg_margin.evaluation.tta import RATIOS
+from mmseg_margin.evaluation.tta import RATIOS, tta_pipeline, use_tta
 from tests.evaluation.fakes import write_checkpoint
+
+LOAD, LABELS = {'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'}
+RESIZE = {'type': 'Resize', 'scale': (2048, 512), 'keep_ratio': True}
+PACK = {'type': 'PackSegInputs'}
 
 
 @pytest.fixture
@@ -33,27 +35,17 @@ def predict(cfg: Config, checkpoint, tta_model=None):
     return sample
 
 
-def kinds(pipeline: list) -> list:
-    return [step['type'] for step in pipeline]
-
-
-LOAD, LABELS = {'type': 'LoadImageFromFile'}, {'type': 'LoadAnnotations'}
-RESIZE = {'type': 'Resize', 'scale': (2048, 512), 'keep_ratio': True}
-PACK = {'type': 'PackSegInputs'}
-
-
 def test_views_are_multiples_of_the_test_size():
-    plain = [LOAD, LABELS, RESIZE, PACK]
-    views = tta_pipeline(plain, 'ms-flip')[1]['transforms']
-    assert views[0][0]['scale'] == (1024, 256)
-    assert views[0][2] == RESIZE
+    views = tta_pipeline([LOAD, LABELS, RESIZE, PACK], 'ms-flip')
+    resizes, flips, *rest = views[1]['transforms']
+    assert resizes[0]['scale'] == (1024, 256)
+    assert resizes[2] == RESIZE
+    assert len(flips) == 2
     # Labels that are loaded early are loaded after the flips instead.
-    order = [kinds(group)[0] for group in views]
-    assert order == ['Resize', 'RandomFlip', *kinds([LABELS, PACK])]
+    assert rest == [[LABELS], [PACK]]
     # A pipeline without resizing gets it.
     resizes = tta_pipeline([LOAD, PACK], 'ms-flip')[1]['transforms'][0]
     assert [step['scale_factor'] for step in resizes] == list(RATIOS)
-    assert len(tta_pipeline([LOAD, PACK], 'flip')[1]['transforms']) == 2
     with pytest.raises(ValueError, match='rotate'):
         tta_pipeline([LOAD, PACK], 'rotate')
 
@@ -61,26 +53,15 @@ def test_views_are_multiples_of_the_test_size():
 @pytest.mark.parametrize('mode', ['flip', 'ms-flip'])
 def test_predicts_as_upstream_does(cfg, checkpoint, mode):
     use_tta(cfg, mode)
+    if mode == 'ms-flip':  # the config's own, as with upstream's flag
+        assert cfg.test_dataloader.dataset.pipeline == cfg.tta_pipeline
     found = predict(cfg, checkpoint)
     expected = predict(cfg, checkpoint, SegTTAModel)
     prediction = found.pred_sem_seg.data
     assert prediction.equal(expected.pred_sem_seg.data)
     assert len(prediction.unique()) > 3
     assert found.gt_sem_seg.data.equal(expected.gt_sem_seg.data)
-    assert found.img_path == expected.img_path
-    scores = found.seg_logits.data
-    assert scores.argmax(0, keepdim=True).equal(prediction)
-
-
-def test_one_view_keeps_the_margins_of_the_logits(cfg, checkpoint):
-    plain = predict(cfg, checkpoint)
-    use_tta(cfg, 'flip')
-    views = cfg.test_dataloader.dataset.pipeline[1]['transforms']
-    views[1] = views[1][:1]
-    merged = predict(cfg, checkpoint)
-    expected = plain.seg_logits.data - plain.seg_logits.data.amax(0)
-    found = merged.seg_logits.data - merged.seg_logits.data.amax(0)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert found.seg_logits.data.argmax(0, keepdim=True).equal(prediction)
 
 
 def test_a_sigmoid_head_keeps_its_threshold(cfg, tmp_path):
@@ -94,16 +75,4 @@ def test_a_sigmoid_head_keeps_its_threshold(cfg, tmp_path):
     merged = predict(cfg, checkpoint)
     agreement = (plain.pred_sem_seg.data == merged.pred_sem_seg.data).float()
     assert agreement.mean() > 0.5
-    assert len(np.unique(merged.pred_sem_seg.data)) == 2
-
-
-def test_a_configs_own_pipeline_and_wrapper_are_kept(cfg):
-    """Also for data sets inside wrappers."""
-    leaf = cfg.test_dataloader.dataset
-    cfg.test_dataloader.dataset = {'type': 'ConcatDataset', 'datasets': [leaf]}
-    cfg.tta_model = {'type': 'MyTTAModel'}
-    use_tta(cfg, 'ms-flip')
-    (changed,) = cfg.test_dataloader.dataset.datasets
-    assert changed.pipeline == cfg.tta_pipeline
-    assert kinds(changed.pipeline) == ['LoadImageFromFile', 'TestTimeAug']
-    assert cfg.model.type == 'MyTTAModel'
+    assert len(merged.pred_sem_seg.data.unique()) == 2

@@ -1,13 +1,11 @@
-"""COPLENet: shape, size, checkpointing, and whether it learns."""
+"""COPLENet: shape and size."""
 
 import pytest
 import torch
-import torch.nn.functional as F
 from mmseg.registry import MODELS
 from torch import nn
 
 import mmseg_margin.models  # noqa: F401
-from tests.embedded import embedded_batch
 
 HEAD = dict(type='COPLEHead', num_classes=5, align_corners=False)
 
@@ -17,45 +15,13 @@ def build(**settings: object) -> nn.Sequential:
     return nn.Sequential(backbone, MODELS.build(HEAD))
 
 
-# 50 x 70 is not a multiple of 16, so up-sampling needs the sizes of the skips.
-@pytest.mark.parametrize('size', [(64, 96), (50, 70)])
-def test_scores_have_the_size_of_the_image(size):
-    with torch.no_grad():
-        assert build()(torch.rand(2, 3, *size)).shape == (2, 5, *size)
-
-
-def test_size_of_the_authors_network():
-    network = build()
+def test_size_of_the_authors_network_and_of_its_scores():
+    network = build(with_cp=True)
     assert sum(p.numel() for p in network.parameters()) == 2_634_869
+    # Not a multiple of 16, so up-sampling needs the sizes of the skips.
+    scores = network(torch.rand(2, 3, 50, 70))
+    assert scores.shape == (2, 5, 50, 70)
+    scores.sum().backward()
+    assert all(p.grad is not None for p in network.parameters())
     with pytest.raises(ValueError, match='dropout'):
         build(dropout=(0.0, 0.5))
-    with pytest.raises(ValueError, match='must double'):
-        build(widths=(16, 32, 48, 64, 96))
-
-
-def test_checkpointing_gives_the_same_gradients():
-    networks = [build(with_cp=with_cp) for with_cp in (False, True)]
-    networks[1].load_state_dict(networks[0].state_dict())
-    image = torch.rand(2, 3, 32, 32)
-    for network in networks:
-        # The same dropout in both, and again when blocks are recomputed.
-        torch.manual_seed(0)
-        network(image).square().mean().backward()
-    gradients = [[p.grad for p in net.parameters()] for net in networks]
-    torch.testing.assert_close(gradients[1], gradients[0])
-
-
-def test_learns_two_images_of_the_embedded_set():
-    images, labels = embedded_batch(2, 48, 32)
-    torch.manual_seed(0)
-    network = build()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=4e-3)
-    losses = []
-    for _ in range(16):
-        optimizer.zero_grad()
-        losses.append(F.cross_entropy(network(images), labels))
-        losses[-1].backward()
-        optimizer.step()
-    # Below the entropy of the class frequencies, which ignores the images.
-    prior = labels.flatten().bincount(minlength=5) / labels.numel()
-    assert losses[-1] < 0.8 * -prior.xlogy(prior).sum()

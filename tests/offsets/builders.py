@@ -8,7 +8,6 @@ import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 from PIL import Image
-from torch import Tensor
 
 from tests.layouts import label_array, write_label
 from tests.small_training import PLAIN, add_validation, training_config
@@ -22,26 +21,11 @@ BIAS = 'decode_head.conv_seg.bias'
 CROSS_ENTROPY = {'type': 'CrossEntropyLoss'}
 
 
-def mean_metric(
-    scores: Tensor, labels: Tensor, offsets: Tensor, metric: str = 'mIoU'
-) -> float:
-    """Mean IoU or Dice of the labelled classes, by sets of pixels."""
-    predicted = (scores + offsets).argmax(1)
-    values = []
-    for k in labels.unique().tolist():
-        hit = int(((predicted == k) & (labels == k)).sum())
-        both = int((predicted == k).sum() + (labels == k).sum())
-        dice = metric == 'mDice'
-        values.append(2 * hit / both if dice else hit / (both - hit))
-    return sum(values) / len(values)
-
-
 class World(NamedTuple):
-    """A config file, the checkpoint of its network and its bias."""
+    """A config file and the checkpoint of its network."""
 
     config: Path
     checkpoint: Path
-    bias: str = BIAS
 
     def load(self, work_dir: Path, **settings: Any) -> Config:
         """The config for one run with a work dir of its own."""
@@ -86,28 +70,16 @@ def offsets_config(root: Path, work_dir: Path, max_iters: int = 60) -> Config:
     cfg.test_dataloader = cfg.val_dataloader
     cfg.test_evaluator = cfg.val_evaluator
     cfg.test_cfg = {'type': 'TestLoop'}
-    # What upstream's inference on single images needs.
-    cfg.test_pipeline = list(PLAIN)
-    cfg.visualizer = {'type': 'SegLocalVisualizer'}
     return cfg
 
 
-def make_world(folder: Path, head: str = 'plain') -> World:
-    """Train for a second, and disturb the biases.
-
-    Args:
-        folder: Of the images, the config and the checkpoint.
-        head: ``'plain'``, ``'binary'``, or ``'cascade'``, which also has an
-            auxiliary head.
-    """
-    is_binary = head == 'binary'
+def make_world(folder: Path, is_binary: bool = False) -> World:
+    """Train for a second, and disturb the biases."""
     values = (0, 1, 255) if is_binary else (0, 1, 2, 3, 255)
     cfg = offsets_config(
         write_images(folder / 'data', values), folder / 'work_dir'
     )
-    disturbance, bias = DISTURBANCE, BIAS
     if is_binary:
-        disturbance = torch.tensor([-2.0])
         cfg.model.decode_head.update(
             num_classes=2,
             out_channels=1,
@@ -117,21 +89,13 @@ def make_world(folder: Path, head: str = 'plain') -> World:
         for split in ('train', 'val', 'test'):
             dataset = cfg[f'{split}_dataloader'].dataset
             dataset.metainfo = {'classes': ('sky', 'road')}
-    if head == 'cascade':
-        first = cfg.model.decode_head
-        last = {'type': 'OCRHead', 'ocr_channels': 4, 'dropout_ratio': 0.0}
-        common = ('in_channels', 'in_index', 'channels', 'num_classes')
-        last |= {key: first[key] for key in (*common, 'loss_decode')}
-        cfg.model.update(type='CascadeEncoderDecoder', num_stages=2)
-        cfg.model.auxiliary_head = first
-        cfg.model.decode_head = [first, last]
-        bias = 'decode_head.1.conv_seg.bias'
-    world = World(folder / 'config.py', folder / 'model.pth', bias)
+    world = World(folder / 'config.py', folder / 'model.pth')
     Runner.from_cfg(cfg).train()
     cfg.dump(world.config)
     checkpoint = torch.load(
         folder / 'work_dir' / 'iter_60.pth', weights_only=False
     )
-    checkpoint['state_dict'][bias] += disturbance
+    disturbance = torch.tensor([-2.0]) if is_binary else DISTURBANCE
+    checkpoint['state_dict'][BIAS] += disturbance
     torch.save(checkpoint, world.checkpoint)
     return world

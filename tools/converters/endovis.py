@@ -50,49 +50,36 @@ def merge_part_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
     return np.maximum.reduce([PART_OF_VALUE[mask] for mask in grey])
 
 
-def convert_endovis(source: Path, target: Path) -> dict[str, int]:
-    """Convert the challenge's training videos for EndoVisPartsDataset.
-
-    Returns:
-        The number of frames written to each split.
-    """
+def convert_endovis(source: Path, target: Path) -> None:
+    """Convert the challenge's training videos for EndoVisPartsDataset."""
     frames = sorted(source.glob('instrument_dataset_*/left_frames/*.png'))
     if not frames:
         raise MissingFileError(
             f"There is no instrument_dataset_*/left_frames/*.png in '{source}'"
             ': pass the folder that holds the videos of the training set.'
         )
-    written = dict.fromkeys(SPLITS, 0)
     for frame in frames:
         video = frame.parent.parent
         split = split_of_frame(int(frame.stem.removeprefix('frame')))
         name = f'{video.name}_{frame.name}'
-        label = _read_parts(video / 'ground_truth', frame.name)
         for folder in ('images', 'labels'):
             (target / folder / split).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(frame, target / 'images' / split / name)
+        label = _read_parts(video / 'ground_truth', frame.name)
         label.save(target / 'labels' / split / name)
-        written[split] += 1
-    return written
 
 
 def _read_parts(truth: Path, name: str) -> Image.Image:
     """The merged label of a frame as a palette image."""
     from mmseg_margin.datasets import PART_COLOURS
 
-    instruments = sorted(path for path in truth.glob('*') if path.is_dir())
-    if not instruments:
+    paths = sorted(truth.glob(f'*/{name}'))
+    if not paths:
         raise MissingFileError(
-            f"There is no folder of masks in '{truth}': download the ground "
-            'truth of this video.'
+            f"There is no mask {name} in '{truth}': download the ground truth "
+            'of this video.'
         )
-    masks = []
-    for folder in instruments:
-        mask = np.asarray(Image.open(folder / name))
-        unknown = np.setdiff1d(mask, PART_VALUES).tolist()
-        if unknown:
-            print(f"'{folder / name}': {unknown} is no part, so void (255).")
-        masks.append(mask)
+    masks = [np.asarray(Image.open(path)) for path in paths]
     label = Image.fromarray(merge_part_masks(masks))
     label.putpalette(sum(PART_COLOURS.values(), ()))
     return label
@@ -104,9 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('source', type=Path, metavar='SOURCE')
     parser.add_argument('target', type=Path, metavar='TARGET')
     args = parser.parse_args(argv)
-    written = convert_endovis(args.source, args.target)
-    counts = ', '.join(f'{split} {n}' for split, n in written.items())
-    print(f'Frames in {args.target}: {counts}.')
+    convert_endovis(args.source, args.target)
 
 
 if __name__ == '__main__':

@@ -5,9 +5,7 @@ timm itself is not needed: SOURCE is the downloaded .pth or .bin file.
 
 import argparse
 from pathlib import Path
-from pickle import UnpicklingError
 
-from mmseg_margin.errors import MissingFileError, SettingError
 from mmseg_margin.tooling.cli import report_errors
 
 
@@ -21,15 +19,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from mmseg_margin.models import convert_timm_seresnext
 
-    if not args.source.is_file():
-        raise MissingFileError(f"'{args.source}' does not exist.")
-    try:
-        state = torch.load(args.source, map_location='cpu', weights_only=True)
-    except (EOFError, RuntimeError, UnpicklingError) as error:
-        raise SettingError(
-            f"'{args.source}' cannot be read as PyTorch weights: download the "
-            "model's .pth or .bin file, not .safetensors."
-        ) from error
+    state = torch.load(args.source, map_location='cpu', weights_only=True)
     converted = convert_timm_seresnext(state.get('state_dict', state))
     args.target.parent.mkdir(parents=True, exist_ok=True)
     torch.save({'state_dict': converted}, args.target)

@@ -13,7 +13,6 @@ model = dict(
     ),
     backbone=dict(
         type='EfficientNetLite',
-        arch='lite0',
         # Its running means shall follow trainings of some hundred iterations.
         norm_cfg=dict(type='BN', momentum=0.03, eps=1e-3),
         init_cfg=dict(type='Pretrained', checkpoint='imagenet'),
