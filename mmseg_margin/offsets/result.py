@@ -127,7 +127,7 @@ class FittedOffsets:
     def draw(self, path: Path) -> None:
         """Offsets, and each class before and after, as a PNG file."""
         # Matplotlib is not imported before a picture is drawn.
-        from mmseg_margin.report.pictures import BLUE, GREY, RED, picture
+        from mmseg_margin.pictures import BLUE, GREY, RED, picture
 
         K = len(self.classes)
         rows = range(K)

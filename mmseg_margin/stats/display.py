@@ -75,7 +75,7 @@ def plot_stats(
 ) -> None:
     """Plot class fractions, and ``rho_0k`` if any, most frequent on top."""
     # Imported here, because few users of the package draw anything.
-    from mmseg_margin.report.pictures import BLUE, ORANGE, picture
+    from mmseg_margin.pictures import BLUE, ORANGE, picture
 
     if not stats.total:
         raise SettingError('There is no labelled pixel to plot.')
