@@ -89,8 +89,8 @@ def overall_table(frame: pd.DataFrame) -> pd.DataFrame:
     groups = frame.groupby('objective', sort=False)
     if 'gain' in frame:
         table['gain by fitting'] = groups['gain'].agg(difference_cell)
-    seconds = groups['seconds'].median().map('{:.3g}'.format, 'ignore')
-    table['s / iteration'] = seconds.fillna(ABSENT)
+    seconds = groups['seconds'].median().map('{:.3g}'.format)
+    table['s / iteration'] = seconds.replace('nan', ABSENT)
     table['seeds'] = groups['mIoU'].count()
     return table
 
