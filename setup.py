@@ -81,7 +81,7 @@ setup(
     packages=find_packages(include=['mmseg_margin', 'mmseg_margin.*']),
     package_data={
         'mmseg_margin': ['py.typed'],
-        'mmseg_margin.report': ['templates/*'],
+        'mmseg_margin.comparison': ['templates/*'],
     },
     python_requires='>=3.10',
     install_requires=['torch>=2.1', 'numpy'],

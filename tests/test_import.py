@@ -30,7 +30,7 @@ for name in ('mmseg_margin', 'mmseg_margin.patches'):
     states.append(state())
 modules = [name for name in sys.modules if name.startswith(
     ('matplotlib.figure', 'matplotlib.pyplot', 'torch._dynamo',
-     'mmseg_margin.tooling', 'mmseg_margin.report'))]
+     'mmseg_margin.tooling', 'mmseg_margin.pictures'))]
 print(json.dumps([*states, modules]))
 """
 

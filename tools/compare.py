@@ -16,23 +16,17 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         nargs='+',
         default=['ce', 'jaccard'],
         metavar='[NAME=]OBJECTIVE',
-        help='objectives (default: ce jaccard); with settings as in '
-        'margin:tau=20,log_base=e, and with a name of your own as in '
-        'strong=margin:tau=20',
+        help='objectives (default: ce jaccard), with settings and a name of '
+        'your own as in strong=margin:tau=20,log_base=e',
     )
     parser.add_argument(
         '--seeds', type=int, default=3, help='training runs of each objective'
     )
     parser.add_argument(
-        '--init',
-        help='checkpoint that all training runs start from, instead of the '
-        "config's own start; {seed} in it stands for the seed",
+        '--init', help='checkpoint to start from; {seed} stands for the seed'
     )
     parser.add_argument(
-        '--out',
-        type=Path,
-        help='folder of the runs and the report '
-        '(default: work_dirs/compare-CONFIG)',
+        '--out', type=Path, help='folder (default: work_dirs/compare-CONFIG)'
     )
     parser.add_argument(
         '--jobs', type=int, default=1, help='training runs at the same time'
@@ -40,8 +34,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--fit-offsets',
         action='store_true',
-        help='measure every network once more with fitted class offsets; '
-        'finished runs are not trained again',
+        help='measure every network with fitted class offsets as well',
     )
     flags.add_config_options(parser)
     args = parser.parse_args(argv)
@@ -56,22 +49,17 @@ def main(argv: list[str] | None = None) -> None:
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
     from mmseg_margin.comparison.compare import compare, named_objectives
     from mmseg_margin.comparison.records import read_comparison
-    from mmseg_margin.comparison.report import verdict, write_report
+    from mmseg_margin.comparison.report import write_report
+    from mmseg_margin.comparison.tables import verdict
     from mmseg_margin.tooling.launch import check_folders, load_config
     from mmseg_margin.tooling.mosaic import images_of_test_split
 
     cfg = load_config(args.config, args.cfg_options, args.verbose)
     check_folders(cfg, ('train', 'test'))
     out = args.out or Path('work_dirs', f'compare-{Path(args.config).stem}')
-    failures = compare(
-        cfg,
-        named_objectives(args.losses),
-        range(args.seeds),
-        out,
-        args.init,
-        args.jobs,
-        args.fit_offsets,
-    )
+    losses = named_objectives(args.losses)
+    settings = args.init, args.jobs, args.fit_offsets
+    failures = compare(cfg, losses, range(args.seeds), out, *settings)
     samples, _ = images_of_test_split(cfg, number=4)
     print(f'The report is {write_report(out, samples)}')
     print(verdict(read_comparison(out)))

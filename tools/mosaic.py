@@ -17,31 +17,21 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help='checkpoint file; of several, the predictions stand side by side',
     )
     parser.add_argument(
-        '--titles',
-        nargs='+',
-        help='titles of the predictions (default: the checkpoints)',
+        '--out', type=Path, default=Path('mosaic.png'), help='PNG to write'
     )
     parser.add_argument(
-        '--out',
-        type=Path,
-        help='PNG to write (default: mosaic.png, or mosaic_1.png and so on '
-        'if that exists)',
-    )
-    parser.add_argument(
-        '--images', type=int, default=6, help='how many test images'
+        '--images', type=int, default=6, help='how many, evenly spaced'
     )
     parser.add_argument(
         '--input',
         nargs='+',
         metavar='PATH',
-        help='draw these images, or all images in these folders, instead',
+        help='images, or folders of images, instead of the test split',
     )
     flags.add_config_options(parser)
     args = parser.parse_args(argv)
     if args.images < 1:
         parser.error('--images must be 1 or more')
-    if args.titles and len(args.titles) != len(args.checkpoints):
-        parser.error('--titles needs one title for each checkpoint')
     return args
 
 
@@ -53,29 +43,21 @@ def main(argv: list[str] | None = None) -> None:
 
     cfg = launch.load_config(args.config, args.cfg_options, args.verbose)
     launch.prepare_for_device(cfg)
-    if args.input:
-        samples = mosaic.own_images(args.input)
-    else:
+    if not args.input:
         launch.check_folders(cfg, ('test',))
     models = [mosaic.load_model(cfg, path) for path in args.checkpoints]
-    meta = models[0].dataset_meta
-    if not args.input:
+    if args.input:
+        samples = mosaic.own_images(args.input, args.images)
+        meta = models[0].dataset_meta
+    else:
         samples, meta = mosaic.images_of_test_split(cfg, args.images)
-    samples = list(samples)
-    rows = list(mosaic.predict_rows(models, samples, meta['palette']))
-    out = args.out or mosaic.free_path(Path('mosaic.png'))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    titles = args.titles or mosaic.titles_of(args.checkpoints)
-    mosaic.draw_mosaic(
-        rows,
-        ['image', *titles, 'ground truth'][: len(rows[0])],
-        meta['classes'],
-        meta['palette'],
-        str(out),
-        names=[Path(sample['img_path']).name for sample in samples],
-        side_by_side=mosaic.samples_side_by_side(rows),
-    )
-    print(f'The picture is {out}')
+    classes, palette = meta['classes'], meta['palette']
+    rows = [mosaic.predict_row(models, each, palette) for each in samples]
+    titles = ['image', *map(mosaic.title_of, args.checkpoints), 'ground truth']
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    titles = titles[: len(rows[0])]
+    mosaic.draw_mosaic(rows, titles, classes, palette, args.out)
+    print(f'The picture is {args.out}')
 
 
 if __name__ == '__main__':

@@ -31,8 +31,8 @@ from .records import (
     COMMON_FILE,
     CONFIG_FILE,
     Run,
+    read_comparison,
     read_run,
-    read_runs,
     run_folder,
     write_run,
 )
@@ -97,7 +97,7 @@ def compare(
     with FileLock(out / 'lock'):
         _keep(out / CONFIG_FILE, cfg.pretty_text)
         _keep(out / COMMON_FILE, json.dumps(common, indent=1))
-        known = {(run.name, run.seed): run for run in read_runs(out)}
+        known = {(r.name, r.seed): r for r in read_comparison(out).runs}
         for run in known.values():
             if losses.get(run.name, run.losses) != run.losses:
                 raise _other(f'another objective called {run.name}')
@@ -143,8 +143,7 @@ def describe_start(path: str) -> str | None:
         return path or None
     if not Path(path).is_file():
         raise MissingFileError(
-            f'The checkpoint {path} to start from does not exist: give the '
-            'path to a .pth file, in which {seed} may stand for the seed.'
+            f'The checkpoint {path} to start from is missing: check --init.'
         )
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return f'{Path(path).name} (sha256 {digest[:16]})'
@@ -174,35 +173,33 @@ def run_all(
     waiting, failures = list(undone), []
     untrained = sum(not read_run(folder).is_done() for folder in undone)
     is_estimated = not untrained
-    running: dict[int, tuple[Path, subprocess.Popen]] = {}
+    running: dict[Path, subprocess.Popen] = {}
     try:
         while waiting or running:
-            for slot in set(range(jobs)) - running.keys():
-                if waiting:
-                    folder = waiting.pop(0)
-                    arguments = folder, undone[folder], fit
-                    environment = environment_of(slot, jobs)
-                    running[slot] = folder, _start(*arguments, environment)
+            while waiting and len(running) < jobs:
+                folder = waiting.pop(0)
+                running[folder] = _start(folder, undone[folder], fit, jobs)
             time.sleep(POLL_SECONDS)
-            for folder, _ in running.values():
-                if not is_estimated and (seconds := _seconds_of(folder)):
+            for folder, process in [*running.items()]:
+                seconds = folder / SECONDS_FILE
+                if not is_estimated and seconds.exists():
                     is_estimated = True
-                    total = seconds * iterations * untrained / jobs
+                    seconds_each = float(seconds.read_text('utf-8'))
+                    total = seconds_each * iterations * untrained / jobs
                     _say(
-                        f'An iteration takes {seconds:.2g} s, all iterations '
-                        f'about {timedelta(seconds=round(total))} h:mm:ss, to '
-                        'which start-up and tests are added.'
+                        f'An iteration takes {seconds_each:.2g} s, all of '
+                        f'them about {timedelta(seconds=round(total))} '
+                        'h:mm:ss, to which start-up and tests are added.'
                     )
-            for slot, (folder, process) in [*running.items()]:
                 if (code := process.poll()) is not None:
-                    del running[slot]
+                    del running[folder]
                     run = read_run(folder)
                     _say(f'{run}: {_outcome(run, fit, code)}')
                     if not run.is_done(fit):
                         log = folder / LOG_FILE
                         failures.append(f'{run} (the log is {log})')
     finally:
-        for _, process in running.values():
+        for process in running.values():
             process.terminate()
             process.wait()
     return failures
@@ -221,34 +218,15 @@ def _outcome(run: Run, fit: bool, code: int) -> str:
     return text
 
 
-def _seconds_of(folder: Path) -> float:
-    """The seconds of an iteration of a run, 0 before its first."""
-    path = folder / SECONDS_FILE
-    return float(path.read_text('utf-8')) if path.exists() else 0.0
-
-
-def _start(
-    folder: Path, init: str, fit: bool, environment: dict[str, str]
-) -> subprocess.Popen:
-    command = [sys.executable, '-m', __package__, str(folder), init]
+def _start(folder: Path, init: str, fit: bool, jobs: int) -> subprocess.Popen:
+    program = [sys.executable, '-m', 'mmseg_margin.comparison.training']
+    arguments = [str(folder), init] + ['--fit-offsets'] * fit
+    # A fraction of the cores each, unless the variable is set already.
+    threads = str(max(1, torch.get_num_threads() // jobs))
     with open(folder / LOG_FILE, 'ab') as log:
         return subprocess.Popen(
-            command + ['--fit-offsets'] * fit,
-            env=environment,
+            program + arguments,
+            env={'OMP_NUM_THREADS': threads, **os.environ},
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-
-
-def environment_of(slot: int, jobs: int) -> dict[str, str]:
-    """Threads for a fraction of the cores, and one of the visible GPUs."""
-    # An existing OMP_NUM_THREADS is respected.
-    threads = str(max(1, torch.get_num_threads() // jobs))
-    environment = {'OMP_NUM_THREADS': threads, **os.environ}
-    if torch.cuda.is_available():
-        gpu = slot % torch.cuda.device_count()
-        # The entries may be indices or UUIDs.
-        visible = os.environ.get('CUDA_VISIBLE_DEVICES')
-        entry = visible.split(',')[gpu].strip() if visible else str(gpu)
-        environment['CUDA_VISIBLE_DEVICES'] = entry
-    return environment

@@ -1,6 +1,5 @@
 """What is measured of a run: the IoU of each class, curves, and time."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from mmengine.dataset import pseudo_collate
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmseg.registry import DATASETS, HOOKS, METRICS
-from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import Subset
 
@@ -22,7 +20,7 @@ from mmseg_margin.config_tools import evenly_spaced
 from mmseg_margin.evaluation.tail_iou_metric import TailIoUMetric, class_iou
 from mmseg_margin.heads import bare_model
 
-CURVES_FILE, SECONDS_FILE = 'curves.json', 'seconds.json'
+SECONDS_FILE = 'seconds.txt'
 # After so many their time is known well enough for an estimate.
 FIRST_ITERATIONS = 10
 # Sigmoids closer to 0 or 1 than this have no exact logit in float32.
@@ -42,17 +40,10 @@ class ClassIoUMetric(TailIoUMetric):
         super().process(data_batch, [{**s, **unchanged} for s in data_samples])
 
     def compute_metrics(self, results: list) -> dict[str, float]:
-        self.class_iou = self.iou_of(results)
+        self.class_iou = class_iou(results)
         areas = torch.stack([predicted for _, _, predicted, _ in results])
         self.predicted = areas.sum(0).nonzero().flatten().tolist()
         return super().compute_metrics(results)
-
-    def iou_of(self, results: list) -> NDArray:
-        """IoU of each class in percent, with the metric's ``nan_to_num``."""
-        iou = class_iou(results)
-        if self.nan_to_num is None:
-            return iou
-        return np.nan_to_num(iou, nan=100 * self.nan_to_num)
 
 
 @HOOKS.register_module()
@@ -60,9 +51,9 @@ class CurvesHook(Hook):
     """Loss and mIoU on some training and validation images, as in Figure 3.
 
     Both are measured without augmentation and in evaluation mode, so that
-    they can be compared with each other. The points are kept in
-    ``curves.json`` in the work dir; ``seconds.json`` has the median time of
-    the first iterations.
+    they can be compared with each other. The points are kept in the
+    checkpoints; ``seconds.txt`` in the work dir has the median time of the
+    first iterations.
 
     Args:
         datasets: Data set configs for ``'train'`` and ``'val'``, with the
@@ -86,13 +77,15 @@ class CurvesHook(Hook):
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.seconds: list[float] = []
 
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        self.curves = checkpoint.get('curves', {})
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        checkpoint['curves'] = self.curves
+
     def before_train(self, runner: Runner) -> None:
-        self.folder = Path(runner.work_dir)
-        path = self.folder / CURVES_FILE
-        # Go on with the points up to the checkpoint that is resumed.
-        if runner.iter > 0 and path.exists():
-            for name, points in json.loads(path.read_text('utf-8')).items():
-                self.curves[name] = [p for p in points if p[0] <= runner.iter]
+        if runner.iter == 0:
+            self.curves = {}  # not those of the checkpoint to start from
         self.metric = METRICS.build(self.evaluator)
         self.chosen = {}
         for split, config in self.datasets.items():
@@ -106,7 +99,8 @@ class CurvesHook(Hook):
     def after_train_iter(self, runner: Runner, *args, **kwargs) -> None:
         self.seconds.append(time.perf_counter() - self.started)
         if len(self.seconds) == min(FIRST_ITERATIONS, runner.max_iters):
-            self._write(SECONDS_FILE, median(self.seconds))
+            path = Path(runner.work_dir, SECONDS_FILE)
+            atomic_write_text(path, str(median(self.seconds)))
         if not self.every_n_train_iters(runner, self.interval):
             return
         model = bare_model(runner.model)
@@ -114,10 +108,6 @@ class CurvesHook(Hook):
             for name, value in measure(model, images, self.metric).items():
                 points = self.curves.setdefault(f'{split}_{name}', [])
                 points.append((runner.iter + 1, value))
-        self._write(CURVES_FILE, self.curves)
-
-    def _write(self, name: str, content: Any) -> None:
-        atomic_write_text(self.folder / name, json.dumps(content))
 
 
 @torch.no_grad()
@@ -142,5 +132,5 @@ def measure(
         terms = head.loss_by_feat(scores[None], [sample])
         losses.append(float(model.parse_losses(terms)[0]))
     model.train(was_training)
-    miou = float(np.nanmean(metric.iou_of(metric.results)))
+    miou = float(np.nanmean(class_iou(metric.results)))
     return {'loss': float(np.mean(losses)), 'mIoU': miou}

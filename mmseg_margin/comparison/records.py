@@ -14,9 +14,6 @@ from mmseg_margin.atomic_write import atomic_write_text
 COMMON_FILE, CONFIG_FILE = 'comparison.json', 'config.py'
 RECORD_FILE, RESULTS_FILE = 'record.json', 'results.json'
 PREDICTIONS = 'predictions'
-# Begins the names of the columns that were measured with fitted offsets.
-FITTED = 'fitted '
-BASELINE = 'ce'
 LONGEST_FOLDER = 80
 
 
@@ -68,31 +65,19 @@ class Comparison:
         """A row for each objective and seed; NaN where nothing is known.
 
         The columns are ``mIoU`` and the other metrics, ``IoU/<class index>``,
-        the same with fitted offsets (``fitted mIoU``), what these ``gain``,
-        and ``seconds``.
+        ``seconds`` and, with fitted offsets, ``fitted mIoU`` and ``gain``.
         """
         rows = []
         for run in self.runs:
             row: dict[str, Any] = {'objective': run.name, 'seed': run.seed}
-            row['seconds'] = run.seconds
-            for prefix, found in (('', asdict(run)), (FITTED, run.fitted)):
-                if found:
-                    for name, value in found['metrics'].items():
-                        row[prefix + name] = value
-                    for k, iou in enumerate(found['class_iou']):
-                        row[f'{prefix}IoU/{k}'] = iou
+            row |= {'seconds': run.seconds, 'mIoU': None, **run.metrics}
+            row |= {f'IoU/{k}': iou for k, iou in enumerate(run.class_iou)}
+            if run.fitted:
+                row['fitted mIoU'] = run.fitted['metrics']['mIoU']
+                row['gain'] = row['fitted mIoU'] - row['mIoU']
             rows.append(row)
         frame = pd.DataFrame(rows).set_index(['objective', 'seed'])
-        frame = frame.astype(float)
-        if f'{FITTED}mIoU' in frame:
-            frame['gain'] = frame[f'{FITTED}mIoU'] - frame['mIoU']
-        return frame
-
-
-def values_of(frame: pd.DataFrame, column: str) -> list[pd.Series]:
-    """A column of the frame for each objective."""
-    groups = frame[column].groupby('objective', sort=False)
-    return [values for _, values in groups]
+        return frame.astype(float)
 
 
 def run_folder(out: Path, name: str, seed: int) -> Path:
@@ -114,16 +99,11 @@ def read_run(folder: Path) -> Run:
     return Run(**json.loads((folder / RECORD_FILE).read_text('utf-8')))
 
 
-def read_runs(out: Path) -> list[Run]:
-    """The runs in the folder of a comparison, as they were asked for."""
-    records = out.glob(f'runs/*/*/{RECORD_FILE}')
-    runs = [read_run(path.parent) for path in records]
-    return sorted(runs, key=lambda run: run.number)
-
-
 def read_comparison(out: Path) -> Comparison:
     common = json.loads((out / COMMON_FILE).read_text('utf-8'))
-    return Comparison(common, read_runs(out))
+    records = out.glob(f'runs/*/*/{RECORD_FILE}')
+    runs = [read_run(path.parent) for path in records]
+    return Comparison(common, sorted(runs, key=lambda run: run.number))
 
 
 def save_results(comparison: Comparison, path: Path) -> None:

@@ -1,28 +1,42 @@
-"""The report of a comparison: its tables, its plots and a verdict."""
+"""The report of a comparison: one HTML page that needs nothing but itself.
 
+Names of classes and objectives come from outside, so whatever the page holds
+is plain text and is escaped by the template.
+"""
+
+import base64
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
 
-from mmseg_margin.report.numbers import ENOUGH, mean_difference
-from mmseg_margin.report.pages import Block, Page, Table
+from mmseg_margin.atomic_write import atomic_write_text
+from mmseg_margin.pictures import BLUE, ORANGE, picture
+from mmseg_margin.errors import drawable, printable
+from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
-from . import plots, tables
+from . import tables
 from .records import (
-    BASELINE,
+    PREDICTIONS,
     RESULTS_FILE,
     Comparison,
     read_comparison,
+    run_folder,
     save_results,
 )
+
+LINES = {'train': ('training', ORANGE), 'val': ('validation', BLUE)}
+LONGEST_NAME = 40
 
 
 def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
     """Write ``OUT/report/index.html`` and return its path.
 
-    All runs stand in ``results.json`` beside them. The comparison may be
+    All runs stand in ``results.json`` beside it. The comparison may be
     incomplete.
 
     Args:
@@ -33,32 +47,25 @@ def write_report(out: Path, samples: Iterable[dict[str, Any]] = ()) -> Path:
     comparison, folder = read_comparison(out), out / 'report'
     folder.mkdir(parents=True, exist_ok=True)
     save_results(comparison, folder / RESULTS_FILE)
-    frame, settings = comparison.frame(), settings_of(comparison)
-    no_pairs = f'No seed has been run with {BASELINE} and another objective.'
-    sections: dict[str, list[Block]] = {
-        'Results': [
-            tables.overall_table(frame),
-            tables.difference_table(frame) or no_pairs,
-        ],
-        'IoU of each class': [tables.class_table(comparison, frame)],
-        'Curves': [plots.draw_curves(comparison, folder)],
-        'Examples': [plots.draw_examples(comparison, out, samples, folder)],
-        'Settings': [
-            Table(
-                {'setting': settings.keys(), 'value': settings.values()},
-                'What the runs have in common, and how they differ.',
-                numeric=False,
-            )
-        ],
-    }
-    page = Page(
-        'Comparison of objectives',
-        '{config}, {iterations} iterations, seeds: {seeds}'.format(**settings),
-        verdict(comparison),
-        sections,
-        warnings_about(comparison),
+    frame = comparison.frame()
+    environment = Environment(
+        loader=PackageLoader('mmseg_margin.comparison'),
+        autoescape=True,
+        finalize=lambda value: printable(str(value)),
+        undefined=StrictUndefined,
     )
-    page.write(folder / 'index.html')
+    # Of the tables and pictures, None is left out.
+    page = environment.get_template('page.html').render(
+        verdict=tables.verdict(comparison),
+        warnings=warnings_about(comparison),
+        overall=tables.overall_table(frame),
+        differences=tables.difference_table(frame),
+        classes=tables.class_table(comparison),
+        curves=draw_curves(comparison, folder),
+        examples=draw_examples(comparison, out, samples),
+        settings=settings_of(comparison),
+    )
+    atomic_write_text(folder / 'index.html', page)
     return folder / 'index.html'
 
 
@@ -71,9 +78,7 @@ def settings_of(comparison: Comparison) -> dict[str, str]:
         'start from': [
             run.start or 'the initialisation of the config' for run in runs
         ],
-        'classes': [len(common['classes'])],
         'seeds': sorted(run.seed for run in runs),
-        'finished runs': [len(comparison.done)],
     }
     for run in runs:
         settings[f'objective {run.name}'] = run.losses
@@ -88,13 +93,7 @@ def settings_of(comparison: Comparison) -> dict[str, str]:
 
 def warnings_about(comparison: Comparison) -> list[str]:
     """What a reader has to know about single runs."""
-    classes, warnings = comparison.common['classes'], []
-    undone = len(comparison.runs) - len(comparison.done)
-    if undone:
-        warnings.append(
-            f'Everything here is provisional: of {len(comparison.runs)} runs, '
-            f'{undone} have no result.'
-        )
+    warnings = []
     for run in comparison.runs:
         if run.error or not run.is_done():
             reason = run.error or 'it has not finished'
@@ -106,55 +105,69 @@ def warnings_about(comparison: Comparison) -> list[str]:
                 'other samples than the others.'
             )
         if len(run.predicted) == 1:
-            name = classes[run.predicted[0]]
+            name = comparison.common['classes'][run.predicted[0]]
             warnings.append(f'{run} predicts {name} only: train longer.')
     return warnings
 
 
-def verdict(comparison: Comparison) -> str:
-    """The best mean mIoU, and whether it differs from the baseline's."""
-    done, frame = comparison.done, comparison.frame()
-    if not done:
-        return 'No run has finished yet, so there is nothing to compare.'
-    if all(len(run.predicted) == 1 for run in done):
-        found = {comparison.common['classes'][r.predicted[0]] for r in done}
-        names = ' or '.join(sorted(found))
-        return f'Every network predicts {names} only: train longer.'
-    means = frame['mIoU'].groupby('objective', sort=False).mean().dropna()
-    means = means.round(2).sort_values(ascending=False, kind='stable')
-    names, best = means.index.tolist(), means.iloc[0]
-    tied = [name for name in names if means[name] == best]
-    if len(names) == 1:
-        return (
-            f'{names[0]} has a mean mIoU of {best:.2f}; no other objective '
-            'has a result, so there is nothing to compare it with.'
-        )
-    if len(tied) > 1:
-        text = f'{" and ".join(tied)} tie at a mean mIoU of {best:.2f}'
-    else:
-        second = means.iloc[1]
-        text = (
-            f'{names[0]} has the highest mean mIoU ({best:.2f}), '
-            f'{best - second:.2f} above {names[1]} ({second:.2f})'
-        )
-    subject = next(name for name in names if name != BASELINE)
-    return f'{text}; {_against_baseline(frame, subject)}.'
+def draw_curves(comparison: Comparison, folder: Path) -> str | None:
+    """mIoU and loss on training and validation images, as in Figure 3."""
+    points = [
+        (run.name, curve, iteration, value)
+        for run in comparison.runs
+        for curve, values in run.curves.items()
+        for iteration, value in values
+    ]
+    if not points:
+        return None
+    keys = ['objective', 'curve', 'iteration']
+    frame = pd.DataFrame(points, columns=[*keys, 'value'])
+    curves = frame.groupby(keys)['value'].mean()
+    names = frame['objective'].unique()
+    path = folder / 'curves.png'
+    with picture(path, 9, 2.6 * len(names)) as figure:
+        grid = figure.subplots(len(names), 2, squeeze=False)
+        for row, name in zip(grid, names, strict=True):
+            for axes, quantity in zip(row, ('mIoU', 'loss'), strict=True):
+                for split, (label, colour) in LINES.items():
+                    means = curves.loc[name, f'{split}_{quantity}']
+                    style = {'color': colour, 'label': label}
+                    axes.plot(means.index, means, marker='.', **style)
+                axes.set(xlabel='iteration', ylabel=quantity)
+                axes.legend(frameon=False, fontsize=8)
+            row[0].set_ylim(0, 100)
+            row[0].set_title(drawable(name[:LONGEST_NAME]), fontsize=11)
+    return _address(path)
 
 
-def _against_baseline(frame: pd.DataFrame, subject: str) -> str:
-    pairs = tables.differences(frame)
-    own = pairs['mIoU'][pairs.index.get_level_values('objective') == subject]
-    difference = mean_difference(own)
-    if difference is None:
-        return f'no seed has been run with both {subject} and {BASELINE}'
-    meaning = {
-        1: f'so {subject} is better than {BASELINE} here',
-        -1: f'so {subject} is worse than {BASELINE} here',
-        0: 'which covers 0, so neither is shown to be better',
-    }[difference.sign]
-    if difference.n < ENOUGH:
-        meaning = 'too few to tell it from chance'
-    return (
-        f'the paired difference of {subject} to {BASELINE} (and its 95 % '
-        f'interval) is {difference} over {difference.n} seed(s), {meaning}'
-    )
+def draw_examples(
+    comparison: Comparison, out: Path, samples: Iterable[dict[str, Any]]
+) -> str | None:
+    """The samples that every objective has predicted with seed 0."""
+    palette = comparison.common['palette']
+    folders = {
+        run.name: run_folder(out, run.name, 0) / PREDICTIONS
+        for run in comparison.done
+    }
+    rows = []
+    for sample in samples:
+        image = Path(sample['img_path'])
+        files = [place / f'{image.stem}.png' for place in folders.values()]
+        if files and all(file.exists() for file in files):
+            labels = [np.asarray(Image.open(file)) for file in files]
+            labels.append(sample['gt_seg_map'])
+            photo = np.asarray(Image.open(image).convert('RGB'))
+            rows.append([photo, *(paint(each, palette) for each in labels)])
+    if not rows:
+        return None
+    names = [drawable(name[:LONGEST_NAME]) for name in folders]
+    titles = ['image', *names, 'ground truth']
+    path = out / 'report' / 'examples.png'
+    draw_mosaic(rows, titles, comparison.common['classes'], palette, path)
+    return _address(path)
+
+
+def _address(path: Path) -> str:
+    """A picture as an address, which holds all of it."""
+    content = base64.b64encode(path.read_bytes()).decode()
+    return f'data:image/png;base64,{content}'

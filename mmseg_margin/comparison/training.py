@@ -1,8 +1,12 @@
-"""Carries out one run, in a process of its own: trains, tests and fits."""
+"""Carries out one run, in a process of its own: trains, tests and fits.
+
+Its arguments, given by ``compare``, are FOLDER INIT [--fit-offsets].
+"""
 
 import copy
 import json
 import platform
+import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -20,7 +24,7 @@ from mmseg.registry import METRICS
 
 import mmseg_margin
 from mmseg_margin import config_tools
-from mmseg_margin.errors import MissingFileError
+from mmseg_margin.compat import apply_patches
 from mmseg_margin.losses.swap import set_objective
 from mmseg_margin.offsets import fit_checkpoint
 from mmseg_margin.tooling.launch import (
@@ -87,7 +91,9 @@ def run_config(
     train = copy.deepcopy(cfg.train_dataloader.dataset)
     for leaf in config_tools.leaf_datasets(train):
         leaf.pipeline = config_tools.leaf_datasets(val)[0].pipeline
-    interval = curve_interval(iterations, cfg.train_cfg.get('val_interval'))
+    interval = cfg.train_cfg.get('val_interval') or iterations
+    if 2 * interval > iterations:
+        interval = max(1, iterations // CURVE_POINTS)
     images = interval // ITERATIONS_PER_CURVE_IMAGE
     config_tools.add_hook(
         cfg,
@@ -98,7 +104,7 @@ def run_config(
         images=max(1, min(CURVE_IMAGES, images)),
     )
     # Registers CurvesHook and ClassIoUMetric.
-    config_tools.add_import(cfg, 'mmseg_margin.comparison')
+    config_tools.add_import(cfg, 'mmseg_margin.comparison.curves')
     without_validation(cfg)
     cfg.work_dir = str(folder)
     cfg.resume = False
@@ -114,13 +120,6 @@ def run_config(
         evaluator.output_dir = str(folder / PREDICTIONS)
     cfg.test_evaluator = evaluator
     return cfg
-
-
-def curve_interval(iterations: int, val_interval: int | None) -> int:
-    """The config's interval, if it gives a curve more than one point."""
-    if val_interval and 2 * val_interval <= iterations:
-        return val_interval
-    return max(1, iterations // CURVE_POINTS)
 
 
 def iou_evaluator(cfg: Config, class_counts: list[int]) -> ConfigDict:
@@ -141,11 +140,10 @@ def iou_evaluator(cfg: Config, class_counts: list[int]) -> ConfigDict:
     )
 
 
-def last_checkpoint(folder: Path) -> Path | None:
+def last_checkpoint(folder: Path) -> Path:
     """The checkpoint to go on with; the folder may have been copied."""
-    found = find_latest_checkpoint(str(folder))
-    path = folder / Path(found or '').name
-    return path if path.is_file() else None
+    found = find_latest_checkpoint(str(folder)) or 'no checkpoint'
+    return folder / Path(found).name
 
 
 def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
@@ -153,7 +151,8 @@ def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
     run = replace(run, versions=versions())
     if init:
         cfg.load_from = init
-    if checkpoint := last_checkpoint(folder):
+    checkpoint = last_checkpoint(folder)
+    if checkpoint.is_file():
         cfg.resume, cfg.load_from = True, str(checkpoint)
         iteration = int(checkpoint.stem.rpartition('_')[2])
         if iteration < cfg.train_cfg.max_iters:
@@ -180,12 +179,6 @@ def train_and_test(cfg: Config, run: Run, folder: Path, init: str) -> Run:
 
 def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
     """Fit offsets to a finished run, and measure on the test split again."""
-    checkpoint = last_checkpoint(folder)
-    if checkpoint is None:
-        raise MissingFileError(
-            f'{folder} has no checkpoint to fit offsets to: remove its '
-            'record.json and give the same command again to train anew.'
-        )
     # The fit predicts and measures its images as in a validation.
     cfg.val_dataloader, cfg.val_cfg = cfg.test_dataloader, dict(type='ValLoop')
     cfg.val_evaluator = cfg.test_evaluator
@@ -195,7 +188,7 @@ def measure_fitted(cfg: Config, folder: Path) -> dict[str, Any]:
     images = cfg.train_cfg.max_iters // ITERATIONS_PER_FIT_IMAGE
     fitted = fit_checkpoint(
         build_runner(cfg, is_verbose=True),
-        str(checkpoint),
+        str(last_checkpoint(folder)),
         folder / 'fitted_offsets.pth',
         max(1, min(FIT_IMAGES, images)),
         force=True,
@@ -220,3 +213,20 @@ def versions() -> dict[str, str]:
     packages = (torch, mmseg, mmengine, np, mmseg_margin)
     found = {package.__name__: package.__version__ for package in packages}
     return {'python': platform.python_version(), **found}
+
+
+def main() -> None:
+    folder, init = Path(sys.argv[1]), sys.argv[2]
+
+    def record_error(kind: type, error: Any, traceback: Any) -> None:
+        text = f'{kind.__name__}: {error}'
+        write_run(replace(read_run(folder), error=text), folder)
+        sys.__excepthook__(kind, error, traceback)
+
+    sys.excepthook = record_error
+    apply_patches()
+    carry_out(folder, init, fit='--fit-offsets' in sys.argv)
+
+
+if __name__ == '__main__':
+    main()

@@ -99,7 +99,7 @@ class FittedOffsets:
     def draw(self, path: Path) -> None:
         """Offsets, and each class before and after, as a PNG file."""
         # Matplotlib is not imported before a picture is drawn.
-        from mmseg_margin.report.pictures import BLUE, GREY, picture
+        from mmseg_margin.pictures import BLUE, GREY, picture
 
         K = len(self.classes)
         rows = range(K)

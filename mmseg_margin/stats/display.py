@@ -56,7 +56,7 @@ def format_table(
 def plot_stats(stats: ClassStats, path: str | Path) -> None:
     """Plot class fractions as bars, the most frequent class on top."""
     # Imported here, because few users of the package draw anything.
-    from mmseg_margin.report.pictures import BLUE, picture
+    from mmseg_margin.pictures import BLUE, picture
 
     if not stats.total:
         raise SettingError('There is no labelled pixel to plot.')

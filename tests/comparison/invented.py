@@ -35,9 +35,8 @@ def make_run(name: str, seed: int, miou: float | None, **fields: Any) -> Run:
     if miou is None:
         return replace(run, **fields)
     ends = {'train_mIoU': 90, 'val_mIoU': miou, 'train_loss': 1, 'val_loss': 2}
-    thirds = {'mIoU_head': miou + 10, 'mIoU_tail': miou - 10}
     found = {
-        'metrics': {'aAcc': 90.0, 'mIoU': miou, **thirds},
+        'metrics': {'aAcc': 90.0, 'mIoU': miou, 'mIoU_tail': miou - 10},
         'class_iou': [miou + 9 - 4 * k for k in range(5)],
         'predicted': [0, 1, 2],
         'curves': {
@@ -60,12 +59,6 @@ def comparison_of(
         for seed, value in enumerate(values)
     ]
     return Comparison({**COMMON, **common}, runs)
-
-
-def change(comparison: Comparison, **fields: Any) -> Comparison:
-    """The same with other fields in all finished runs."""
-    runs = [replace(r, **fields) if r.metrics else r for r in comparison.runs]
-    return replace(comparison, runs=runs)
 
 
 def fit(comparison: Comparison, gain: float) -> Comparison:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from mmseg_margin.comparison.records import (
     run_folder,
     write_run,
 )
-from tests.commands import TOOLS, call, load_tool, output_of_python
+from tests.commands import TOOLS, call
 from tests.small_training import write_config
 
 LOSSES = ('ce', 'twin=ce:loss_name=loss_twin', 'margin')
@@ -75,24 +74,15 @@ def test_all_runs_are_trained_and_reported(finished):
     assert '>twin</th>' in report.read_text('utf-8')
     assert [*results(out)] == ['ce', 'twin', 'margin']
     # The plan comes first, then an estimate, then the results.
-    plan, estimate, done = (
-        output.index(text)
-        for text in (
-            '3 training runs of 4',
-            'An iteration takes',
-            'ce, seed 0',
-        )
-    )
-    assert plan < estimate < done
+    said = ('3 training runs of 4', 'An iteration takes', 'ce, seed 0: mIoU')
+    places = [output.index(text) for text in said]
+    assert places == sorted(places)
     ce, twin, margin = read_comparison(out).runs
     assert twin.objective == 'ce:loss_name=loss_twin'
     assert ce.losses == [{'type': 'CrossEntropyLoss'}]
     assert margin.losses[0]['type'] == 'MarginCalibrationLoss'
     assert margin.versions['torch'] == torch.__version__
     assert (margin.start, margin.resumed, margin.error) == (None, [], None)
-    common = read_comparison(out).common
-    assert (common['config'], common['iterations']) == ('small.py', ITERATIONS)
-    assert len(common['class_counts']) == len(common['classes']) == 4
     # Nothing is done twice: mmengine makes a folder for each training.
     assert len([*run_folder(out, 'ce', 0).glob('20*_*')]) == 1
 
@@ -108,35 +98,28 @@ def test_more_is_added_and_nothing_done_again(config, finished, capsys):
     """Also that a run which fails leaves the others, and says why."""
     out, _ = finished
     before = results(out)
-    done = run_folder(out, 'margin', 0) / 'record.json'
-    written = done.stat().st_mtime_ns
     losses = ('margin', 'bad=margin:upsilon=1e-30')
     code, said = call(capsys, 'compare', *command(config, out, *losses))
     assert code == 1
     assert 'bad, seed 0: failed' in said
     assert 'upsilon=1e-30' in said
     assert 'bad/seed-0/log.txt' in said
-    assert done.stat().st_mtime_ns == written
     assert results(out) == before
     assert 'upsilon' in read_run(run_folder(out, 'bad', 0)).error
     page = (out / 'report' / 'index.html').read_text('utf-8')
     assert 'bad, seed 0 is incomplete' in page
 
 
-def newest_checkpoint(folder: Path) -> int:
-    numbers = (int(path.stem[5:]) for path in folder.glob('iter_*.pth'))
-    return max(numbers, default=0)
-
-
 def test_a_killed_run_continues_from_its_last_checkpoint(tmp_path, capsys):
     config = write_config(tmp_path / 'long.py', max_iters=400)
     out = tmp_path / 'out'
     folder = run_folder(out, 'ce', 0)
+    last = folder / 'last_checkpoint'  # mmengine writes it after the file
     kills = int(os.environ.get('MMSEG_MARGIN_KILLS', '1'))
     for _ in range(kills):
-        before = newest_checkpoint(folder)
+        before = last.read_text() if last.exists() else ''
         process = start(config, out, 'ce')
-        while newest_checkpoint(folder) == before:
+        while not last.exists() or last.read_text() in ('', before):
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
@@ -160,7 +143,6 @@ def test_a_killed_run_continues_from_its_last_checkpoint(tmp_path, capsys):
         (['x=ce', 'x=lovasz'], [], "both ce and lovasz 'x'"),
         (['nonsense'], [], "'nonsense'"),
         (['lovasz'], OTHER_BATCH, 'other settings'),
-        (['ce'], ['--init', 'a{x}'], 'does not exist'),
         (['ce'], ['--init', 'missing-{seed}.pth'], 'missing-0.pth'),
         (['ce'], ['--cfg-options', 'train_cfg._delete_=True'], 'epochs'),
     ],
@@ -192,50 +174,3 @@ def test_another_start_is_refused_by_its_content(
     assert 'another start' in said
     code, said = call(capsys, 'compare', *arguments)
     assert (code, 'another start' in said) == (1, True)
-
-
-def test_the_shortest_command():
-    """It compares ce and jaccard with three seeds."""
-    args = load_tool('compare')['parse_args'](['CONFIG'])
-    assert (args.losses, args.seeds) == (['ce', 'jaccard'], 3)
-
-
-@pytest.mark.parametrize('flags', [['--help'], ['C', '--seeds', '0'], []])
-def test_arguments_are_parsed_before_torch_is_imported(tmp_path, flags):
-    tool = str(TOOLS / 'compare.py')
-    program = (
-        'import runpy, sys\n'
-        f'sys.argv = {["compare.py", *flags]!r}\n'
-        'try:\n'
-        f'    runpy.run_path({tool!r}, run_name="__main__")\n'
-        'except SystemExit:\n'
-        '    print(sorted({"torch", "mmseg"} & {*sys.modules}))\n'
-    )
-    path = tmp_path / 'program.py'
-    path.write_text(program)
-    assert output_of_python(tmp_path, path).splitlines()[-1] == '[]'
-
-
-@pytest.mark.parametrize(
-    ('jobs', 'existing', 'threads', 'visible', 'gpus'),
-    [
-        (1, None, '5', None, ['0', '1', '0']),
-        (2, None, '2', '4, 5', ['4', '5', '4']),
-        (9, None, '1', 'GPU-8a, GPU-17', ['GPU-8a', 'GPU-17', 'GPU-8a']),
-        (1, '3', '3', None, ['0', '1', '0']),
-    ],
-)
-def test_jobs_divide_cores_and_visible_gpus(
-    monkeypatch, jobs, existing, threads, visible, gpus
-):
-    monkeypatch.setattr(torch, 'get_num_threads', lambda: 5)
-    monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
-    monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
-    variables = {'OMP_NUM_THREADS': existing, 'CUDA_VISIBLE_DEVICES': visible}
-    for name, value in variables.items():
-        monkeypatch.delenv(name, raising=False)
-        if value:
-            monkeypatch.setenv(name, value)
-    found = [compare.environment_of(slot, jobs) for slot in range(3)]
-    assert [each['CUDA_VISIBLE_DEVICES'] for each in found] == gpus
-    assert {each['OMP_NUM_THREADS'] for each in found} == {threads}

@@ -7,20 +7,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from mmseg_margin.atomic_write import atomic_write
-from mmseg_margin.errors import drawable
+from .atomic_write import atomic_write
 
 DPI = 140
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-BLACK, ORANGE, SKY, GREEN = '#000000', '#E69F00', '#56B4E9', '#009E73'
-BLUE, RED, PINK, GREY = '#0072B2', '#D55E00', '#CC79A7', '#999999'
-LONGEST_NAME = 40
-
-
-def short(name: str, length: int = LONGEST_NAME) -> str:
-    """A name that fits into a legend, if need be cut off."""
-    name = drawable(name)
-    return name if len(name) <= length else f'{name[: length - 3]}...'
+# Four of Okabe and Ito's colours, which colour-blind readers can tell apart.
+ORANGE, BLUE, RED, GREY = '#E69F00', '#0072B2', '#D55E00', '#999999'
 
 
 @contextmanager

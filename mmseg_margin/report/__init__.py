@@ -1,1 +1,0 @@
-"""Numbers, pictures and pages of the reports of comparisons and searches."""
