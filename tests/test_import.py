@@ -13,7 +13,7 @@ from tests.commands import output_of_python
 
 ROOT = Path(__file__).parents[1]
 RECIPE = next((ROOT / 'configs' / 'cityscapes').glob('*_r50*_margin_*.py'))
-DEMO = next((ROOT / 'configs' / 'demo').glob('*_margin_*.py'))
+LIGHT = next((ROOT / 'configs' / 'light').glob('*_margin_*parts*.py'))
 STATE = """
 import json, os, sys, matplotlib, torch
 import mmseg.datasets, mmseg.engine, mmseg.evaluation, mmseg.models
@@ -68,11 +68,11 @@ def test_all_names_are_registered():
 def test_configs_inherit_from_ours(tmp_path):
     """And their types are found in the registries of mmseg."""
     path = tmp_path / 'mine.py'
-    path.write_text(f"_base_ = 'mmseg_margin::demo/{DEMO.name}'\n")
+    path.write_text(f"_base_ = 'mmseg_margin::light/{LIGHT.name}'\n")
     model = Config.fromfile(path).model
     assert MODELS.build(model).decode_head.num_classes == 5
     assert model.pop('_scope_') == 'mmseg'
-    assert model == Config.fromfile(DEMO).model
+    assert model == Config.fromfile(LIGHT).model
 
 
 def test_configs_inherit_from_an_installed_package(tmp_path, installed):

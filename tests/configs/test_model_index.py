@@ -17,7 +17,7 @@ MODELS = [
     for name, metafile in METAFILES.items()
     for model in metafile['Models']
 ]
-FOLDERS = {'ade20k', 'camvid', 'cityscapes', 'demo', 'light', 'mapillary'}
+FOLDERS = {'ade20k', 'camvid', 'cityscapes', 'light', 'mapillary'}
 FOLDERS |= {'paper', 'voc12aug'}
 # Rows of the paper's nine tables that the authors trained themselves.
 TRAINED_ROWS = (6, 6, 4, 4, 12, 12, 12, 12, 5)
