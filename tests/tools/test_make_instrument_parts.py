@@ -9,7 +9,7 @@ from PIL import Image
 
 from mmseg_margin.datasets import PART_COLOURS, InstrumentPartsDataset
 from mmseg_margin.errors import DataSetError
-from tests.commands import TOOLS, output_of
+from tests.commands import TOOLS, output_of, output_of_python
 from tools.instrument_synthesis import (
     SPLITS,
     Settings,
@@ -105,3 +105,12 @@ def test_tool_makes_the_set_once_and_refuses_another(
     assert 'test 2 instead of 1' in make(1, code=1)
     assert 'seed 0 instead of 3' in make(2, '--seed', 3, code=1)
     assert read_files(out) == read_files(small_set)
+
+
+def test_nothing_of_other_packages_is_printed(tmp_path):
+    """The forks print on import."""
+    tool = TOOLS / 'make_instrument_parts.py'
+    flags = ['--out', 'set', '--size', 48, 40, '--counts', 1, 1, 1]
+    said = output_of_python(tmp_path, tool, *flags)
+    assert 'made' in said
+    assert 'import' not in said
