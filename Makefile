@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make compare | make torture
+# make demo | make test | make docs | make torture
 # (STACK=openmmlab for upstream)
 STACK ?= onedl
 PYTHON ?= python3
@@ -15,7 +15,7 @@ ifneq ($(shell mkdir -p $(CACHE) 2>/dev/null && test -w $(CACHE) && echo yes),ye
 export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/cache
 endif
 
-.PHONY: install test torture lint docs demo compare clean
+.PHONY: install test torture lint docs demo clean
 
 install: $(STAMP)
 
@@ -57,39 +57,52 @@ docs: $(STAMP)
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
-# The long version of what make test does for a minute: hostile files, full
-# disks, and kills at random moments. It says at the end what was tried.
-TORTURE := tests/torture tests/stats/test_cache.py tests/tooling/test_cli.py \
-  tests/tooling/test_resume.py tests/tooling/test_submission.py
+# Longer versions of two tests of make test: hostile label files, and kills of
+# compare, which writes ten checkpoints and is killed after a new one.
+KILLED := test_a_killed_run_continues_from_its_last_checkpoint
 
 torture: $(STAMP)
-	MMSEG_MARGIN_FUZZ=10000 MMSEG_MARGIN_FUZZ_STATISTICS=1000 \
-	  MMSEG_MARGIN_KILLS=100 MMSEG_MARGIN_CLAIMS=60 MMSEG_MARGIN_FLIPS=1000 \
-	  MMSEG_MARGIN_STOPS=100 OMP_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -n 0 $(TORTURE)
+	MMSEG_MARGIN_FUZZ=10000 MMSEG_MARGIN_KILLS=8 OMP_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n 0 tests/torture \
+	  tests/comparison/test_compare.py::$(KILLED)
 
+TOOL := $(BIN)/python -m mmseg_margin
 DEMO := work_dirs/demo-$(STACK)
-DEMO_CONFIG := $(wildcard configs/demo/*_margin_*.py)
+DEMO_CONFIG := $(wildcard configs/light/*_ce_1xb4-300_instrument-parts-*.py)
+MARGIN := $(DEMO)/margin/iter_300.pth
+JACCARD := $(DEMO)/jaccard/iter_300.pth
 
-COMPARE_CONFIG := $(wildcard configs/demo/*_r18-tiny_ce_*.py)
+# One thread for each process: two networks are trained at the same time. In
+# the headings CONFIG stands for DEMO_CONFIG.
+demo: export OMP_NUM_THREADS := 1
+demo: $(STAMP)
+	@printf '== A small data set: make_instrument_parts\n'
+	@$(TOOL) make_instrument_parts
+	@printf '\n== Its labels: class_stats CONFIG\n'
+	@$(TOOL) class_stats $(DEMO_CONFIG)
+	@printf '\n== Side by side: train CONFIG --loss margin, and --loss jaccard\n'
+	@$(MAKE) --no-print-directory -j2 $(MARGIN) $(JACCARD)
+	@printf '\n== The test of margin: test CONFIG CHECKPOINT\n'
+	@$(TOOL) test $(DEMO_CONFIG) $(MARGIN) --work-dir $(DEMO)/margin/test
+	@printf '== The test of jaccard: test CONFIG CHECKPOINT\n'
+	@$(TOOL) test $(DEMO_CONFIG) $(JACCARD) --work-dir $(DEMO)/jaccard/test
+	@printf '== Offsets for jaccard: fit_offsets CONFIG CHECKPOINT\n'
+	@$(TOOL) fit_offsets $(DEMO_CONFIG) $(JACCARD) --force \
+	  --work-dir $(DEMO)/jaccard/offsets
+	@printf '\n== A picture: mosaic CONFIG CHECKPOINT CHECKPOINT\n'
+	@$(TOOL) mosaic $(DEMO_CONFIG) $(MARGIN) $(JACCARD) \
+	  --titles margin jaccard --images 4 --out $(DEMO)/mosaic.png
+	@printf '\n== With your own config\n'
+	@printf '$(TOOL) train CONFIG --loss jaccard\n'
+	@printf '$(TOOL) fit_offsets CONFIG CHECKPOINT\n'
 
-demo: $(DEMO)/trained
-	@$(BIN)/python tools/test.py $(DEMO_CONFIG) \
-	  "$$(cat $(DEMO)/last_checkpoint)" --work-dir $(DEMO)/test --metrics tail
-	@$(BIN)/python tools/mosaic.py $(DEMO_CONFIG) \
-	  "$$(cat $(DEMO)/last_checkpoint)" --out $(DEMO)/mosaic.png
-
-$(DEMO)/trained: $(STAMP)
-	@$(BIN)/python tools/make_instrument_parts.py
-	@$(BIN)/python tools/train.py $(DEMO_CONFIG) --work-dir $(DEMO) --resume
-	@touch $@
-
-# A quick look: four objectives, one seed. docs/results has the whole one.
-compare: $(STAMP)
-	@$(BIN)/python tools/make_instrument_parts.py
-	$(BIN)/python tools/compare.py $(COMPARE_CONFIG) --jobs 2 --seeds 1 \
-	  --losses ce lovasz margin jaccard \
-	  --out work_dirs/compare-$(STACK)
+# Two progress bars would overwrite each other, so the screen shows the first.
+TRAIN = $(TOOL) train $(DEMO_CONFIG) --no-validate --work-dir $(@D) --loss
+$(MARGIN): | $(STAMP)
+	@$(TRAIN) margin
+$(JACCARD): | $(STAMP)
+	@mkdir -p $(@D)
+	@$(TRAIN) jaccard >$(@D)/screen.txt 2>&1 || { cat $(@D)/screen.txt; exit 1; }
 
 # What make has built, by name: data sets and trainings of yours stand in the
 # same folders.
@@ -97,7 +110,6 @@ PARTS := data/instrument_parts
 clean:
 	rm -rf .venv .venv-openmmlab build dist site mmseg_margin.egg-info
 	rm -rf work_dirs/demo-onedl work_dirs/demo-openmmlab
-	rm -rf work_dirs/compare-onedl work_dirs/compare-openmmlab
 	if [ -f $(PARTS)/settings.json ]; then \
 	  rm -rf $(PARTS)/images $(PARTS)/labels $(PARTS)/settings.json; \
 	  rmdir $(PARTS) 2>/dev/null || true; fi

@@ -51,6 +51,11 @@ def test_spaces_in_paths(clone, tmp_path, monkeypatch):
         f'default: -m pip install --quiet {what}'
         for what in ('-r requirements/onedl.txt', '--no-deps -e .')
     ]
+    calls = make(clone, 'demo', home=str(home))
+    trained = [call for call in calls if ' train configs/light/' in call]
+    losses = {call.split()[-1] for call in trained}
+    assert losses == {'jaccard', 'margin'}
+    assert calls[-1].endswith('--out work_dirs/demo-onedl/mosaic.png')
     wheels = home / '.cache' / 'mmseg_margin' / 'wheels'
     calls = make(clone, 'install', 'STACK=openmmlab', home=str(home))
     assert (

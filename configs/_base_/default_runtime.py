@@ -1,5 +1,5 @@
-# Upstream's, written out: the demo needs no base in `mmseg::`, so that stock
-# mmseg tools train it on every stack.
+# Upstream's, written out: recipes with this base need none in `mmseg::`, so
+# that stock mmseg tools train them on every stack.
 default_scope = 'mmseg'
 env_cfg = dict(
     cudnn_benchmark=True,

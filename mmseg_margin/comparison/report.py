@@ -15,8 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from mmseg_margin.atomic_write import atomic_write_text
-from mmseg_margin.pictures import BLUE, ORANGE, picture
 from mmseg_margin.errors import drawable, printable
+from mmseg_margin.pictures import BLUE, ORANGE, picture
 from mmseg_margin.tooling.mosaic import draw_mosaic, paint
 
 from . import tables

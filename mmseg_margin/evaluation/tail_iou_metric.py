@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mmseg_margin.config_tools import as_list
-from mmseg_margin.errors import SettingError, printable
+from mmseg_margin.errors import SettingError
 from mmseg_margin.stats import StatsCache, check_labels, stats_of_checkpoint
 
 

@@ -17,7 +17,7 @@ MODELS = [
     for name, metafile in METAFILES.items()
     for model in metafile['Models']
 ]
-FOLDERS = {'ade20k', 'camvid', 'cityscapes', 'demo', 'light', 'mapillary'}
+FOLDERS = {'ade20k', 'camvid', 'cityscapes', 'light', 'mapillary'}
 FOLDERS |= {'paper', 'voc12aug'}
 
 

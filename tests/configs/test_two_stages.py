@@ -26,7 +26,7 @@ FINE_TUNED = sorted((ROOT / 'configs' / 'paper').glob('*_margin_*.py'))
 UPSTREAM_RECIPES = [
     path
     for path in CONFIGS
-    if path.parent.name not in ('demo', 'light', 'paper', 'camvid')
+    if path.parent.name not in ('light', 'paper', 'camvid')
 ]
 TUNED = 'deeplabv3plus_seresnext50-d8_margin_1xb8-40k_cityscapes-800x800'
 State = dict[str, Tensor]

@@ -86,7 +86,7 @@ def write_pair(
     folder: Path, settings: Settings, split: str, index: int
 ) -> None:
     # Not above, because it imports mmseg, and --help needs only Settings.
-    from mmseg_margin.datasets import PART_COLOURS
+    from mmseg_margin.registration import datasets
 
     picture, label = draw_image(
         settings.seed, split, index, settings.width, settings.height
@@ -98,5 +98,5 @@ def write_pair(
     # Pillow reads the quality for JPEG and passes over it for PNG.
     Image.fromarray(picture).save(image_path, quality=95)
     palette_image = Image.fromarray(label)
-    palette_image.putpalette(sum(PART_COLOURS.values(), ()))
+    palette_image.putpalette(sum(datasets.PART_COLOURS.values(), ()))
     palette_image.save(label_path)

@@ -1,4 +1,4 @@
-# Twelve times as long: cross-entropy has nearly stopped gaining.
+# Eight times as long: cross-entropy has nearly stopped gaining.
 _base_ = './pretrained_600.py'
 max_iters = 2400
 param_scheduler = [

@@ -1,5 +1,5 @@
-# Three times as long.
-_base_ = './pretrained_200.py'
+# Twice as long.
+_base_ = './pretrained_300.py'
 max_iters = 600
 param_scheduler = [
     _base_.param_scheduler[0],

@@ -1,7 +1,7 @@
-# Less than a minute of one core, from pretrained weights. Of the learning
-# rates tried, this one suits cross-entropy best (docs/results).
+# About a minute of one core, from pretrained weights. Of the learning rates
+# tried, this one suits cross-entropy best (docs/results).
 _base_ = './adamw_600.py'
-max_iters = 200
+max_iters = 300
 optim_wrapper = dict(
     optimizer=dict(lr=0.001, weight_decay=0.01),
     paramwise_cfg=dict(custom_keys=dict(decode_head=dict(lr_mult=10.0))),
