@@ -14,9 +14,8 @@ from prettytable import PrettyTable
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import SettingError, drawable, printable
 from mmseg_margin.heads import bare_model
-from mmseg_margin.terminal import drawable, printable
 
 from .fit import (
     PixelSample,
