@@ -8,6 +8,7 @@ from mmseg.registry import HOOKS
 
 from mmseg_margin.heads import heads_of_model
 from mmseg_margin.losses import fused_stage
+from mmseg_margin.losses.swap import attach_to_runner
 
 
 @HOOKS.register_module()
@@ -29,6 +30,7 @@ class FusedLossHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Replace the stage of every head that supports it."""
+        attach_to_runner(runner)
         logger = logging.getLogger('mmseg_margin')
         for name, head in heads_of_model(runner.model).items():
             # An interrupted training may have left a fused stage behind.

@@ -187,6 +187,8 @@ class PixelLoss(nn.Module):
             index = torch.where(labelled, label, 0).clamp(0, K - 1)
             weights = self.class_weight[index] * labelled
         divisor: Tensor | float = 1.0
+        if reduction == 'sum' and avg_factor is not None:
+            raise SettingError("avg_factor has no effect on reduction='sum'.")
         if reduction == 'mean' and avg_factor is not None:
             divisor = avg_factor + EPS
         elif reduction == 'mean':

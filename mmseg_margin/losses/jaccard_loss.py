@@ -25,9 +25,10 @@ class JaccardLoss(PixelLoss):
     computed from histograms instead of a sort. The cross-entropy has the
     weight ``ce_weight * progress ** ce_ramp``: early in a training it would
     keep rare classes from being learnt, later it improves the frequent ones.
-    So the sum rises during training by design. With ``SwapLossHook``,
-    ``decode.jaccard`` (one minus the soft Jaccard index of the batch, whatever
-    the softness), ``decode.ce`` and ``decode.ce_weight`` are logged beside it.
+    So the sum rises during training by design. With ``SwapLossHook``
+    or ``FusedLossHook``, ``decode.jaccard`` (one minus the soft Jaccard index
+    of the batch, whatever the softness), ``decode.ce`` and
+    ``decode.ce_weight`` are logged beside it.
 
     The progress, from 0 to 1, is that of the mmengine Runner that trains the
     model. Without a Runner, call :meth:`set_progress`.
@@ -37,7 +38,8 @@ class JaccardLoss(PixelLoss):
         ce_ramp: Power of the progress; 0 for the full weight from the start.
         softness: How far the Jaccard loss has annealed from the Lovasz
             extension (0) to the soft Jaccard index (1) at the end of the
-            training; it grows in proportion to the progress.
+            training; it grows in proportion to the progress. 1 is better
+            in long trainings, 0 in short ones.
         **kwargs: See :class:`PixelLoss`.
 
     Example:
@@ -48,7 +50,7 @@ class JaccardLoss(PixelLoss):
         self,
         ce_weight: float = 1.0,
         ce_ramp: float = 2.0,
-        softness: float = 0.0,
+        softness: float = 1.0,
         loss_name: str = 'loss_jaccard',
         **kwargs: Any,
     ) -> None:
@@ -81,6 +83,10 @@ class JaccardLoss(PixelLoss):
         self._hub_name = hub.instance_name
         self._log_to = hub.instance_name, log_prefix
         self._progress, self._is_training = None, True
+
+    def follows(self, hub: MessageHub) -> bool:
+        """Whether it logs to this hub already."""
+        return self._log_to[0] == hub.instance_name
 
     def current_ce_weight(self) -> float:
         """The weight of the cross-entropy at this step of the training."""

@@ -1,5 +1,6 @@
 """Replaces the losses of a segmentor's heads."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,10 +111,16 @@ def losses_of(head: Any) -> list[Any]:
 
 def attach_to_runner(runner: Any) -> None:
     """Let the losses take the progress of this Runner, and log to its hub."""
+    hub = runner.message_hub
     for name, head in heads_of_model(runner.model).items():
         # As mmseg calls them in the log: decode, aux, aux_0.
         prefix = name.replace('decode_head', 'decode')
         prefix = prefix.replace('auxiliary_head', 'aux').replace('.', '_')
         for _, loss in modules(head):
-            if hasattr(loss, 'follow'):
-                loss.follow(runner.message_hub, prefix)
+            if hasattr(loss, 'follow') and not loss.follows(hub):
+                loss.follow(hub, prefix)
+                logging.getLogger('mmseg_margin').info(
+                    f'{name}: the logged loss rises by design, because the '
+                    f'weight of its cross-entropy grows; {prefix}.jaccard '
+                    'falls.'
+                )
