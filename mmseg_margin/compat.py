@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from .errors import MissingFileError, SettingError
+from .errors import DataSetError, MissingFileError, SettingError
 
 INSTALL_HINT = (
     'MMSegmentation is not installed: '
@@ -77,6 +77,7 @@ def apply_patches() -> None:
     """Apply all patches below, once in a process."""
     patch_config_bases()
     patch_checkpoint_loading()
+    patch_image_loading()
 
 
 def patch_config_bases() -> None:
@@ -167,3 +168,23 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
             'weights, and nothing in it was executed: copy it again or, if '
             'you trust it, save its state_dict alone with torch.save.'
         ) from e
+
+
+def patch_image_loading() -> None:
+    """Name the file when an image is empty or damaged; mmcv does not."""
+    import cv2
+    from mmcv.transforms import LoadImageFromFile
+
+    load = LoadImageFromFile.transform
+
+    @functools.wraps(load)
+    def transform(self: LoadImageFromFile, results: dict) -> dict | None:
+        try:
+            return load(self, results)
+        except (AssertionError, cv2.error) as error:
+            raise DataSetError(
+                f'The image {results["img_path"]} is empty or damaged: copy '
+                'it again, or remove it from the data set.'
+            ) from error
+
+    LoadImageFromFile.transform = transform

@@ -1,7 +1,8 @@
-"""Applies this package's corrections of mmengine when imported.
+"""Applies this package's corrections of mmengine and mmcv when imported.
 
-With them ``mmseg::`` and ``mmseg_margin::`` bases of configs resolve, and
-checkpoints are loaded without executing code. Our tools apply them.
+With them ``mmseg::`` and ``mmseg_margin::`` bases of configs resolve,
+checkpoints are loaded without executing code, and a damaged image is named.
+Our tools apply them.
 
 Example:
     >>> custom_imports = dict(imports=['mmseg_margin.patches'])

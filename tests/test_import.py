@@ -13,11 +13,13 @@ STATE = """
 import json, os, sys, matplotlib, torch
 import mmseg.datasets, mmseg.engine, mmseg.evaluation, mmseg.models
 from mmengine.config import Config, utils
+from mmcv.transforms import LoadImageFromFile
 from mmengine.runner import CheckpointLoader
 
 def state():
     return {
         'loader': str(vars(CheckpointLoader)),
+        'images': str(vars(LoadImageFromFile)),
         'bases': str(utils.MODULE2PACKAGE) + str(Config._get_cfg_path),
         'safe': str(torch.serialization.get_safe_globals()),
         'matplotlib': matplotlib.get_backend(auto_select=False),
