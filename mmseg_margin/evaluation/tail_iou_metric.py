@@ -140,8 +140,8 @@ class TailIoUMetric(PerClassIoUMetric):
 class TrainingCountsHook(Hook):
     """Gives the training set's class counts to every metric without them.
 
-    They come from the loaded checkpoint, or else from the cache or a scan of
-    the training set's labels.
+    They come from a ClassStatsHook of this run, from the loaded checkpoint,
+    or else from the cache or a scan of the training set's labels.
 
     Args:
         cache_dir: As in ClassStatsHook.
@@ -169,9 +169,12 @@ class TrainingCountsHook(Hook):
         metrics = [x for x in found if getattr(x, 'class_counts', ()) is None]
         if not metrics:
             return
-        stats = self.loaded
         classes = list((evaluator.dataset_meta or {}).get('classes', ()))
-        if stats is None or stats.classes != classes:
+        known = [getattr(hook, 'stats', None) for hook in runner.hooks]
+        for stats in [*known, self.loaded]:
+            if stats and getattr(stats, 'classes', None) == classes:
+                break
+        else:
             labels = runner.cfg.train_dataloader.dataset
             stats = check_labels(labels, runner.model, self.cache).stats
         for metric in metrics:
