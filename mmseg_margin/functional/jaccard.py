@@ -373,7 +373,7 @@ def jaccard_loss(
         >>> scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
         >>> loss = jaccard_loss(scores, torch.tensor([0, 1]), ce_weight=0.0)
         >>> round(float(loss), 4)
-        0.2193
+        0.2315
     """
     return reduced_loss(
         scores,

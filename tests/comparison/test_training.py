@@ -124,7 +124,8 @@ def test_where_a_run_starts(tmp_path, given):
 
 def trained(cfg, datasets, **settings):
     """The CurvesHook of a training, and its Runner."""
-    evaluator = training.iou_evaluator(cfg, [1] * 4)
+    num_classes = cfg.model.decode_head.num_classes
+    evaluator = training.iou_evaluator(cfg, [1] * num_classes)
     hook = dict(settings, type='CurvesHook', evaluator=evaluator)
     cfg.custom_hooks.append({**hook, 'datasets': datasets})
     runner = Runner.from_cfg(cfg)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.logging import MessageHub
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -41,7 +42,8 @@ def fuse(*configs):
         MODELS.build(x) if isinstance(x, dict) else x for x in configs
     )
     model = nn.ModuleDict({'decode_head': heads})
-    FusedLossHook().before_train(SimpleNamespace(model=model))
+    hub = MessageHub.get_instance('fused')
+    FusedLossHook().before_train(SimpleNamespace(model=model, message_hub=hub))
     return heads
 
 
