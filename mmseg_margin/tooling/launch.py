@@ -1,5 +1,6 @@
 """Loads a config, edits it for the flags of the tools, builds its runner."""
 
+import atexit
 import os
 from argparse import Namespace
 from datetime import timedelta
@@ -208,6 +209,8 @@ def join_ranks_on_cpu(cfg: Config) -> None:
     distributed.init_process_group(
         'gloo', timeout=seconds and timedelta(seconds=seconds)
     )
+    # Or a thread of gloo may abort the process when it ends.
+    atexit.register(distributed.destroy_process_group)
 
 
 def build_runner(cfg: Config, is_verbose: bool = False) -> Runner:
