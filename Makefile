@@ -91,7 +91,7 @@ demo: $(STAMP)
 	  --work-dir $(DEMO)/jaccard/offsets
 	@printf '\n== A picture: mosaic CONFIG CHECKPOINT CHECKPOINT\n'
 	@$(TOOL) mosaic $(DEMO_CONFIG) $(MARGIN) $(JACCARD) \
-	  --titles margin jaccard --images 4 --out $(DEMO)/mosaic.png
+	  --images 4 --out $(DEMO)/mosaic.png
 	@printf '\n== With your own config\n'
 	@printf '$(TOOL) train CONFIG --loss jaccard\n'
 	@printf '$(TOOL) fit_offsets CONFIG CHECKPOINT\n'
