@@ -1,7 +1,6 @@
 """Differences between the two stacks, and patches of their modules.
 
-Importing this module patches nothing. :func:`apply_patches` does; the tools
-call it, and configs for other tools import :mod:`mmseg_margin.patches`.
+Importing this module patches nothing; the tools call :func:`apply_patches`.
 """
 
 import functools

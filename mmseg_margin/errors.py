@@ -5,7 +5,9 @@ code outside this package.
 """
 
 import difflib
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 
 class MarginError(Exception):
@@ -26,6 +28,29 @@ class MissingFileError(MarginError, FileNotFoundError):
 
 class MissingPackageError(MarginError, ImportError):
     """An optional package that is not installed, with the pip command."""
+
+
+# Conditions of :func:`require`, in words and as functions.
+POSITIVE = 'be positive', lambda x: x > 0
+NOT_NEGATIVE = 'be 0 or more', lambda x: x >= 0
+
+
+def one_of(choices: Collection) -> tuple[str, Callable[[Any], bool]]:
+    """The condition to be one of some values."""
+    return f'be one of {tuple(choices)}', choices.__contains__
+
+
+def require(
+    name: str, value: Any, needed: str, holds: Callable[[Any], bool]
+) -> None:
+    """Raise unless a setting is finite and a condition holds."""
+    try:
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if finite and holds(value):
+            return
+    except TypeError:  # a text or a list where a number belongs
+        pass
+    raise SettingError(f'{name}={value!r} must {needed}.')
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

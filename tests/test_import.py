@@ -27,9 +27,11 @@ def state():
     }
 
 states = [state()]
-for name in ('mmseg_margin', 'mmseg_margin.patches'):
-    __import__(name)
-    states.append(state())
+import mmseg_margin
+states.append(state())
+from mmseg_margin.compat import apply_patches
+apply_patches()
+states.append(state())
 modules = [name for name in sys.modules if name.startswith(
     ('matplotlib.figure', 'matplotlib.pyplot', 'torch._dynamo',
      'mmseg_margin.tooling', 'mmseg_margin.pictures'))]

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from mmseg_margin.errors import MarginError
+from mmseg_margin.errors import MarginError, SettingError
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 
@@ -43,11 +43,27 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
+def named_objectives(texts: list[str]) -> dict[str, str]:
+    """Objectives by the name that a user gave them, or by themselves."""
+    objectives: dict[str, str] = {}
+    for text in texts:
+        name, equals, objective = text.partition('=')
+        # Settings come after a colon, and the terms of a sum after a plus.
+        if not equals or ':' in name or '+' in name:
+            name = objective = text
+        if objectives.setdefault(name, objective) != objective:
+            raise SettingError(
+                f'--losses names both {objectives[name]} and {objective} '
+                f'{name!r}: give each a name of its own.'
+            )
+    return objectives
+
+
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
-    from mmseg_margin.comparison.compare import compare, named_objectives
+    from mmseg_margin.comparison.compare import compare
     from mmseg_margin.comparison.records import read_comparison
     from mmseg_margin.comparison.report import write_report
     from mmseg_margin.comparison.tables import verdict

@@ -2,9 +2,13 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from mmseg_margin.errors import MissingFileError, drawable
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
+
+IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -35,25 +39,76 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
+def images_at(paths: list[str]) -> list[dict[str, str]]:
+    """The given image files, and those in the given folders."""
+    found = []
+    for path in map(Path, paths):
+        files = [path] if path.is_file() else sorted(path.glob('*'))
+        images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
+        if not images:
+            raise MissingFileError(
+                f'There is no image {path}, and no folder of that name with '
+                f'images ({", ".join(IMAGE_SUFFIXES)}): check --input.'
+            )
+        found += [{'img_path': str(image)} for image in images]
+    return found
+
+
+def title_of(checkpoint: str) -> str:
+    """The checkpoint with its folder, which tells several apart."""
+    return drawable('/'.join(Path(checkpoint).parts[-2:]))
+
+
+def load_models(cfg: Any, checkpoints: list[str]) -> list[Any]:
+    """The model of a config with each checkpoint, ready to predict."""
+    import torch
+    from mmengine.registry import init_default_scope
+    from mmseg.apis import init_model
+
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    return [init_model(cfg, path, device) for path in checkpoints]
+
+
+def predict_row(models: list[Any], sample: dict, palette: Any) -> list[Any]:
+    """RGB images (H, W, 3): image, predictions and, if known, labels."""
+    from mmseg.apis import inference_model
+    from mmseg.registry import TRANSFORMS
+
+    from mmseg_margin.tooling.mosaic import paint
+
+    load_image = TRANSFORMS.build(dict(type='LoadImageFromFile'))
+    row = [load_image(dict(sample))['img'][..., ::-1]]
+    for model in models:
+        result = inference_model(model, sample['img_path'])
+        labels = result.pred_sem_seg.data[0].byte().cpu().numpy()
+        row.append(paint(labels, palette))
+    if 'gt_seg_map' in sample:
+        row.append(paint(sample['gt_seg_map'], palette))
+    return row
+
+
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     import mmseg_margin.registration  # noqa: F401  (first, and quietly)
+    from mmseg_margin.config_tools import evenly_spaced
     from mmseg_margin.tooling import launch, mosaic
 
     cfg = launch.load_config(args.config, args.cfg_options, args.verbose)
     launch.prepare_for_device(cfg)
     if not args.input:
         launch.check_folders(cfg, ('test',))
-    models = [mosaic.load_model(cfg, path) for path in args.checkpoints]
+    models = load_models(cfg, args.checkpoints)
     if args.input:
-        samples = mosaic.own_images(args.input, args.images)
+        found = images_at(args.input)
+        samples = [found[i] for i in evenly_spaced(len(found), args.images)]
         meta = models[0].dataset_meta
     else:
         samples, meta = mosaic.images_of_test_split(cfg, args.images)
     classes, palette = meta['classes'], meta['palette']
-    rows = [mosaic.predict_row(models, each, palette) for each in samples]
-    titles = ['image', *map(mosaic.title_of, args.checkpoints), 'ground truth']
+    rows = [predict_row(models, each, palette) for each in samples]
+    titles = ['image', *map(title_of, args.checkpoints), 'ground truth']
     args.out.parent.mkdir(parents=True, exist_ok=True)
     titles = titles[: len(rows[0])]
     mosaic.draw_mosaic(rows, titles, classes, palette, args.out)

@@ -2,7 +2,9 @@
 
 import argparse
 import os
+from typing import Any
 
+from mmseg_margin.errors import SettingError
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
 
@@ -39,6 +41,29 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def keep_predictions(cfg: Any, output_dir: str) -> None:
+    """Make the metric of the IoU write the predictions."""
+    from mmseg_margin.config_tools import as_list, registered_name
+    from mmseg_margin.tooling.launch import IOU_METRICS
+
+    for metric in as_list(cfg.test_evaluator):
+        if registered_name(metric) in IOU_METRICS:
+            metric['output_dir'] = output_dir
+            return
+    raise SettingError(
+        f'--out {output_dir} needs IoUMetric as test_evaluator.'
+    )
+
+
+def show_predictions(cfg: Any, args: argparse.Namespace) -> None:
+    """Make upstream's visualisation hook draw every prediction."""
+    hook = dict(type='SegVisualizationHook', draw=True)
+    hook.update(show=args.show, wait_time=args.wait_time)
+    cfg.merge_from_dict({'default_hooks.visualization': hook})
+    if args.show_dir:
+        cfg.visualizer['save_dir'] = args.show_dir
+
+
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
@@ -51,14 +76,14 @@ def main(argv: list[str] | None = None) -> None:
     # The config that a resumed training has written says resume=True.
     cfg.load_from, cfg.resume = args.checkpoint, False
     if args.show or args.show_dir:
-        launch.show_predictions(cfg, args)
+        show_predictions(cfg, args)
     if args.format_only:
         submission.use_test_images(cfg)
     else:
         launch.add_metrics(cfg, args.metrics, 'test')
         add_hook(cfg, 'TrainingCountsHook')
         if args.out:
-            launch.keep_predictions(cfg, args.out)
+            keep_predictions(cfg, args.out)
     launch.check_folders(cfg, ('test',))
     launch.prepare_for_device(cfg)
     if args.tta:

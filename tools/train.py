@@ -1,6 +1,9 @@
 """Train a segmentor with upstream's flags, and --loss for any config."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from mmseg_margin.tooling import flags
 from mmseg_margin.tooling.cli import report_errors
@@ -35,6 +38,23 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@contextmanager
+def resume_hint(work_dir: str) -> Iterator[None]:
+    """Let Ctrl-C end a training with what ``--resume`` will do."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        from mmengine.runner import CheckpointLoader
+
+        hint = 'nothing was saved yet, so --resume begins at iteration 1.'
+        with suppress(FileNotFoundError):
+            last = Path(work_dir, 'last_checkpoint')  # what --resume reads
+            path = last.read_text('utf-8').strip()
+            meta = CheckpointLoader.load_checkpoint(path, 'cpu')['meta']
+            hint = f'--resume goes on after iteration {meta["iter"]}.'
+        raise KeyboardInterrupt(f'Stopped by Ctrl-C: {hint}') from error
+
+
 @report_errors
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
@@ -42,7 +62,6 @@ def main(argv: list[str] | None = None) -> None:
     from mmseg_margin.config_tools import add_hook
     from mmseg_margin.losses.swap import set_objective
     from mmseg_margin.tooling import launch
-    from mmseg_margin.tooling.screen import resume_hint
 
     cfg = launch.open_config(args)
     if args.loss is not None:
@@ -53,7 +72,8 @@ def main(argv: list[str] | None = None) -> None:
         add_hook(cfg, 'FitOffsetsHook')
     cfg.resume = args.resume
     if args.amp:
-        launch.use_amp(cfg)
+        cfg.optim_wrapper.type = 'AmpOptimWrapper'
+        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
     if args.no_validate:
         launch.without_validation(cfg)
     else:

@@ -41,27 +41,6 @@ LOG_FILE = 'log.txt'
 POLL_SECONDS = 0.5
 
 
-def named_objectives(texts: Sequence[str]) -> dict[str, str]:
-    """Objectives by the name that a user gave them, or by themselves.
-
-    Example:
-        >>> named_objectives(['ce', 'strong=margin:tau=20', 'margin:tau=5'])
-        {'ce': 'ce', 'strong': 'margin:tau=20', 'margin:tau=5': 'margin:tau=5'}
-    """
-    objectives: dict[str, str] = {}
-    for text in texts:
-        name, equals, objective = text.partition('=')
-        # Settings come after a colon, and the terms of a sum after a plus.
-        if not equals or ':' in name or '+' in name:
-            name = objective = text
-        if objectives.setdefault(name, objective) != objective:
-            raise SettingError(
-                f'--losses names both {objectives[name]} and {objective} '
-                f'{name!r}: give each a name of its own.'
-            )
-    return objectives
-
-
 def compare(
     cfg: Config,
     objectives: dict[str, str],

@@ -11,7 +11,7 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 
 from mmseg_margin.config_tools import leaf_datasets, registered_name
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import one_of, require
 
 MODES = ('flip', 'ms-flip')
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
@@ -33,8 +33,7 @@ def tta_pipeline(test_pipeline: Sequence[dict], mode: str) -> list[dict]:
     Labels are loaded after the flips, because the scores of every view are
     flipped back before they are compared with the labels.
     """
-    if mode not in MODES:
-        raise SettingError(f'tta={mode!r} is not one of {MODES}.')
+    require('tta', mode, *one_of(MODES))
     load, *steps, pack = copy.deepcopy(list(test_pipeline))
     labels = [[step] for step in steps if loads_annotations(step)]
     views = [[step] for step in steps if not loads_annotations(step)]

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from mmseg_margin.errors import MissingPackageError, SettingError
+from mmseg_margin.errors import MissingPackageError, one_of, require
 
 P = ParamSpec('P')
 R = TypeVar('R')
@@ -147,8 +147,7 @@ def choose_backend(
     device: torch.device, backend: str = 'auto', scores: int = COMPILE_FROM
 ) -> str:
     """Resolve ``'auto'`` for a device and a number of scores."""
-    if backend not in BACKENDS:
-        raise SettingError(f'backend={backend!r} is not one of {BACKENDS}.')
+    require('backend', backend, *one_of(BACKENDS))
     if backend == 'triton' and not _has_triton():
         raise MissingPackageError(
             "backend='triton' needs the package triton, which is not "
@@ -181,15 +180,10 @@ def _has_compiler(device_type: str) -> bool:
     return device_type == 'cpu' and any(map(shutil.which, filter(None, names)))
 
 
-class Plan(NamedTuple):
-    """A kernel, and how many pixels to give it at once."""
-
-    kernel: Kernel
-    pixels: int
-
-
-def make_plan(objective: PixelObjective, like: Tensor, backend: str) -> Plan:
-    """The plan for scores like (N, K, ...), compiled or eager."""
+def choose_kernel(
+    objective: PixelObjective, like: Tensor, backend: str
+) -> tuple[Kernel, int]:
+    """The kernel for scores like (N, K, ...), and its pixels at once."""
     K, device = like.shape[1], like.device
     compiled = backend == 'compiled'
     threads = torch.get_num_threads()
@@ -204,7 +198,7 @@ def make_plan(objective: PixelObjective, like: Tensor, backend: str) -> Plan:
     if compiled:
         double = like.dtype == torch.float64
         kernel = _compile(kind, numbers, K, double, device.type)
-    return Plan(kernel, size)
+    return kernel, size
 
 
 @functools.cache

@@ -122,10 +122,8 @@ class JaccardObjective:
         loss = weight * (mean + w_y) + ce_weight * log_loss
         gradient = p * (weight * c + (ce_weight - weight * mean))
         gradient = gradient - torch.where(is_label, ce_weight, 0.0)
-        hits, ce = (
-            fusible_hits(scores, labels, number),
-            (weight * log_loss).sum(),
-        )
+        hits = fusible_hits(scores, labels, number)
+        ce = (weight * log_loss).sum()
         return StageResult(loss, hits, gradient, ce, jaccard, (c, w_y))
 
     @staticmethod
@@ -337,12 +335,9 @@ def _histogram(index: Tensor, size: int) -> Tensor:
 
 def _label_counts(labels: Tensor, K: int) -> Tensor:
     """Pixels of each class in each image, (N, K)."""
-    return torch.stack(
-        [
-            torch.bincount(label.flatten() + 1, minlength=K + 1)[1:]
-            for label in labels
-        ]
-    )
+    shifted = (image.flatten() + 1 for image in labels)  # 0 is ignored
+    counts = [torch.bincount(x, minlength=K + 1) for x in shifted]
+    return torch.stack(counts)[:, 1:]
 
 
 def jaccard_loss(

@@ -111,9 +111,8 @@ class MarginObjective:
         to_top = to_top + (from_top - g) * tied
         to_second = torch.where(is_second & (tied == 0), to_second, 0.0)
         gradient = g - torch.where(is_top, to_top, to_second)
-        return StageResult(
-            loss, fusible_hits(scores, labels, number), gradient
-        )
+        hits = fusible_hits(scores, labels, number)
+        return StageResult(loss, hits, gradient)
 
     @staticmethod
     def eager(pixels: Pixels, constants: tuple, numbers: tuple) -> StageResult:

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmseg_margin.errors import SettingError, printable
+from mmseg_margin.errors import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SettingError,
+    one_of,
+    printable,
+    require,
+)
 
 Array = NDArray[np.float64]
 ABSENT_CLASS_POLICIES = ('error', 'zero', 'max')
@@ -51,12 +58,8 @@ def margin_offsets(
         >>> [round(float(rho), 6) for rho in rho_0k]
         [0.111111, 3.0]
     """
-    _check_scale('tau', tau)
-    if absent_class not in ABSENT_CLASS_POLICIES:
-        raise SettingError(
-            f'absent_class={absent_class!r} is not one of '
-            f'{ABSENT_CLASS_POLICIES}.'
-        )
+    require('tau', tau, *NOT_NEGATIVE)
+    require('absent_class', absent_class, *one_of(ABSENT_CLASS_POLICIES))
     counts = _as_counts(class_counts)
     present = counts > 0
     if absent_class == 'error' and not present.all():
@@ -86,7 +89,7 @@ def tau_of_largest_offset(
         >>> tau_of_largest_offset([900, 100], largest_offset=3.0)
         10.0
     """
-    _check_scale('largest_offset', largest_offset)
+    require('largest_offset', largest_offset, *NOT_NEGATIVE)
     counts = _as_counts(class_counts)
     present = counts[counts > 0]
     unit = (np.sqrt(counts.sum() - present) / present).max()
@@ -118,7 +121,7 @@ def margin_ratios(
     class_names: Sequence[str] | None = None,
 ) -> Array:
     """``mu_k = rho_k0 / rho_0k`` of Corollary 1; 0 for an absent class."""
-    _check_positive('upsilon', upsilon)
+    require('upsilon', upsilon, *POSITIVE)
     counts = _as_counts(class_counts)
     total = counts.sum()
     background = total - counts
@@ -152,17 +155,7 @@ def generalisation_gap(
     because the offsets are too small for this ``complexity`` F of the model.
     Counts ``N_k`` (all positive) and offsets have the shape (K,).
     """
-    return float(np.mean(class_gaps(class_counts, rho_0k, rho_k0, complexity)))
-
-
-def class_gaps(
-    class_counts: ArrayLike,
-    rho_0k: ArrayLike,
-    rho_k0: ArrayLike,
-    complexity: float,
-) -> Array:
-    """The summand of each class in Theorem 1, (K,), nan where undefined."""
-    _check_positive('complexity', complexity)
+    require('complexity', complexity, *POSITIVE)
     counts = _as_counts(class_counts)
     background_offset = np.asarray(rho_0k, dtype=np.float64)
     root = np.sqrt(counts.sum() - counts)
@@ -172,12 +165,12 @@ def class_gaps(
     with np.errstate(invalid='ignore', divide='ignore'):
         mu = np.asarray(rho_k0, dtype=np.float64) / background_offset
         gaps = (root + np.sqrt(counts) / mu) / denominator
-    return np.where(denominator > 0, gaps, np.nan)
+    return float(np.where(denominator > 0, gaps, np.nan).mean())
 
 
 def optimal_rho_0k(class_counts: ArrayLike, total: float) -> Array:
     """Corollary 1: the ``rho_0k`` of a given sum that minimise Theorem 1."""
-    _check_positive('total', total)
+    require('total', total, *POSITIVE)
     rho_0k = margin_offsets(class_counts, tau=1.0).rho_0k
     return rho_0k * (total / rho_0k.sum())
 
@@ -200,16 +193,6 @@ def _as_counts(class_counts: ArrayLike) -> Array:
             'check the annotation files and ignore_index.'
         )
     return counts
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise SettingError(f'{name} must be positive and finite, got {value}.')
-
-
-def _check_scale(name: str, value: float) -> None:
-    if value != 0:
-        _check_positive(name, value)
 
 
 def _name_classes(mask: NDArray, names: Sequence[str] | None) -> str:

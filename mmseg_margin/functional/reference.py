@@ -67,10 +67,7 @@ def reference_loss(
     for k in range(scores.shape[1]):
         foreground = margins[:, k][labels == k]
         background = margins[:, k][labelled & (labels != k)]
-        loss = (
-            loss
-            + pos_weight
-            * calibrated_log_loss(foreground, rho_k0[k], log_base).sum()
-            + calibrated_log_loss(-background, rho_0k[k], log_base).sum()
-        )
+        own = calibrated_log_loss(foreground, rho_k0[k], log_base).sum()
+        other = calibrated_log_loss(-background, rho_0k[k], log_base).sum()
+        loss = loss + pos_weight * own + other
     return loss / labelled.sum()

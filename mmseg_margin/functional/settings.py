@@ -1,13 +1,18 @@
 """The settings of Algorithm 1 and of Eq. 16, checked once and then frozen."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from numpy.typing import ArrayLike
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SettingError,
+    one_of,
+    require,
+)
 
 from .margins import (
     ABSENT_CLASS_POLICIES,
@@ -39,12 +44,10 @@ class OffsetSettings:
 
     def __post_init__(self) -> None:
         for name in ('tau', 'largest_offset'):
-            require(self, name, 'be 0 or more', lambda x: not x or x > 0)
-        require(self, 'upsilon', 'be positive', lambda x: x > 0)
-        one_of = f'be one of {ABSENT_CLASS_POLICIES}'
-        require(
-            self, 'absent_class', one_of, ABSENT_CLASS_POLICIES.__contains__
-        )
+            require(name, getattr(self, name) or 0, *NOT_NEGATIVE)
+        require('upsilon', self.upsilon, *POSITIVE)
+        policies = one_of(ABSENT_CLASS_POLICIES)
+        require('absent_class', self.absent_class, *policies)
         if self.tau is not None and self.largest_offset is not None:
             raise SettingError(
                 f'tau={self.tau} and largest_offset={self.largest_offset} '
@@ -100,18 +103,12 @@ class MarginSettings:
     class_mean: bool = False
 
     def __post_init__(self) -> None:
-        require(
-            self,
-            'pos_weight',
-            "be positive, or 'num_classes'",
-            lambda w: w == 'num_classes' or w > 0,
-        )
-        require(
-            self, 'log_base', "be above 1, or 'e'", lambda b: b == 'e' or b > 1
-        )
-        require(
-            self, 'class_mean', 'be True or False', (True, False).__contains__
-        )
+        w, b = self.pos_weight, self.log_base
+        if w != 'num_classes':
+            require('pos_weight', w, *POSITIVE)
+        if b != 'e':
+            require('log_base', b, "be above 1, or 'e'", lambda b: b > 1)
+        require('class_mean', self.class_mean, *one_of((False, True)))
 
     @property
     def bits(self) -> float:
@@ -126,17 +123,3 @@ class MarginSettings:
             w = num_classes
         scale = 1 / num_classes if self.class_mean else 1.0
         return scale * float(w), scale
-
-
-def require(
-    settings: object, name: str, needed: str, holds: Callable[[Any], bool]
-) -> None:
-    """Raise unless a setting is finite and a condition holds."""
-    value = getattr(settings, name)
-    try:
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if finite and holds(value):
-            return
-    except TypeError:  # a text or a list where a number belongs
-        pass
-    raise SettingError(f'{name}={value!r} must {needed}.')

@@ -109,9 +109,8 @@ class CrossEntropy:
         loss, slope = _focus(softmax, weight, *numbers)
         gradient = softmax.power * (slope / softmax.total)
         gradient = gradient - torch.where(is_label, slope, 0.0)
-        return StageResult(
-            loss, fusible_hits(scores, labels, number), gradient
-        )
+        hits = fusible_hits(scores, labels, number)
+        return StageResult(loss, hits, gradient)
 
     def triton_stage(
         self, scores: Tensor, labels: Tensor, *others: Any

@@ -11,17 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import SettingError, one_of, require
 
 from .backend import (
+    Kernel,
     PixelObjective,
     Pixels,
-    Plan,
     StageResult,
     choose_backend,
+    choose_kernel,
     choose_without_triton,
     class_numbers,
-    make_plan,
     no_autocast,
     uncompiled,
 )
@@ -43,7 +43,7 @@ def reduced_loss(
     backend: str = 'auto',
 ) -> Tensor:
     """The loss of a batch, reduced over its pixels."""
-    check_reduction(reduction)
+    require('reduction', reduction, *one_of(REDUCTIONS))
     labels = as_index(labels)
     weight: Tensor | float = 1.0
     if reduction == 'mean':
@@ -102,7 +102,7 @@ def run_stage(
         launches = TritonRun(
             scores.detach(), labels, weight, objective, ignore_index, per_pixel
         )
-        return _result(_Stage.apply(scores, launches))
+        return StageResult(*_Stage.apply(scores, launches))
     labels = as_index(labels)
     if upsample and (per_pixel or scores.device.type != 'cpu'):
         # A loop over pieces would be hundreds of launches on a GPU.
@@ -120,7 +120,7 @@ def run_stage(
     if scores.dim() == 2:
         # One row of pixels instead of many images of one pixel.
         scores, labels = scores.t().unsqueeze(0), labels.unsqueeze(0)
-    plan = make_plan(objective, scores, backend)
+    kernel, size = choose_kernel(objective, scores, backend)
     with no_autocast(scores.device):
         known = known_labels(labels, scores.shape[1], ignore_index)
         values = scores.detach()
@@ -128,16 +128,11 @@ def run_stage(
         source = make_source(values, known, weight, corners)
         like = values[:0].to(dtype)
         constants = class_numbers(like), *objective.constants(like, source)
-        run = PieceRun(source, plan, constants, per_pixel)
-        result = _result(_Stage.apply(scores, run))
+        run = PieceRun(source, kernel, size, constants, per_pixel)
+        result = StageResult(*_Stage.apply(scores, run))
     if per_pixel:
         return result._replace(loss=result.loss.view(shape))
     return result
-
-
-def _result(outputs: tuple) -> StageResult:
-    loss, hits, ce, jaccard = outputs
-    return StageResult(loss, hits, None, ce, jaccard)
 
 
 def _compute_dtype(scores: Tensor) -> torch.dtype:
@@ -148,14 +143,13 @@ class PieceRun(NamedTuple):
     """A kernel to be run over the pieces of a source."""
 
     source: Phases | Images
-    plan: Plan
+    kernel: Kernel
+    size: int  # pixels at once
     constants: tuple
     per_pixel: bool
 
     def __call__(self) -> StageResult:
-        results = [
-            self._run(piece) for piece in self.source.pieces(self.plan.pixels)
-        ]
+        results = [self._run(piece) for piece in self.source.pieces(self.size)]
         loss = [result.loss for result in results]
         ce = [result.ce for result in results if result.ce is not None]
         return StageResult(
@@ -172,7 +166,7 @@ class PieceRun(NamedTuple):
         if known.device.type != 'cpu':
             known.masked_fill_(labels == INVALID, torch.nan)
         pixels = Pixels(scores, labels, known.mul_(weight))
-        result = self.plan.kernel(pixels, self.constants)
+        result = self.kernel(pixels, self.constants)
         write_gradient(result.gradient)
         loss = result.loss if self.per_pixel else result.loss.sum()
         # What is not kept here is freed before the next piece.
@@ -251,11 +245,11 @@ class _Stage(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores, run):
         ctx.run = run
-        loss, hits, ctx.gradient, ce, jaccard, _ = run()
+        loss, hits, ctx.gradient, *logged, _ = run()
         ctx.save_for_backward(scores)
-        logged = [x for x in (hits, ce, jaccard) if x is not None]
-        ctx.mark_non_differentiable(*logged)
-        return loss, hits, ce, jaccard
+        not_differentiable = [x for x in (hits, *logged) if x is not None]
+        ctx.mark_non_differentiable(*not_differentiable)
+        return loss, hits, None, *logged
 
     @staticmethod
     def backward(ctx, upstream, *_):
@@ -291,13 +285,6 @@ class _FirstDerivativeOnly(torch.autograd.Function):
             'This loss has its gradient in closed form and no second '
             'derivative: use reference_loss for that, or leave out '
             'create_graph=True.'
-        )
-
-
-def check_reduction(reduction: str) -> None:
-    if reduction not in REDUCTIONS:
-        raise SettingError(
-            f'reduction={reduction!r} is not one of {REDUCTIONS}.'
         )
 
 

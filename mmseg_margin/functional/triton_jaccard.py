@@ -106,14 +106,6 @@ def level_of(odds):
 
 
 @triton.jit
-def add_error(counts, error, weight, counted):
-    """Add the sum of the errors of this program's pixels."""
-    units = (error / UNIT).to(tl.int64) * weight
-    units = tl.sum(tl.sum(tl.where(counted, units, 0), 0), 0)
-    tl.atomic_add(counts + ERRORS, units, sem='relaxed')
-
-
-@triton.jit
 def count_pixels(
     scores,
     counts,
@@ -238,8 +230,14 @@ def mean_weights(I_0, I_1, U_0, U_1):
 
 
 @triton.jit(do_not_specialize=cells.SIZES)
-def make_tables(counts, tables, losses, K, softness, BINS: tl.constexpr):
-    """Weights of one class, tables (2, K, L), and its soft loss."""
+def make_tables(
+    counts, tables, losses, K, softness, ce_weight, BINS: tl.constexpr
+):
+    """Weights of one class, tables (2, K, L), and its soft loss.
+
+    The weight of the cross-entropy is stored behind the losses of the classes,
+    because jaccard_kernel spills a register if it is one of its arguments.
+    """
     bins = tl.arange(0, BINS)
     pixels = tl.load(counts + bins * COLUMNS + PIXELS, mask=bins < K, other=0)
     n = tl.sum(pixels, 0).to(tl.float32)
@@ -273,6 +271,7 @@ def make_tables(counts, tables, losses, K, softness, BINS: tl.constexpr):
     tl.store(at + K * L, factor * other)
     loss = (E_own + E_other) / (tl.maximum(n_k, 1.0) + E_other)
     tl.store(losses + k, tl.where(n_k > 0, loss / shown, 0.0))
+    tl.store(losses + K, ce_weight)
 
 
 @triton.jit
@@ -295,14 +294,12 @@ def jaccard_kernel(
     x_stride,
     ignored,
     tables,
-    ce_weight,
+    losses,
     S: tl.constexpr,
-    LOAD_CE_WEIGHT: tl.constexpr,
 ):
     pixels = cells.load_pixels(labels, sums, h, w, K, x_stride, ignored, S)
     label = pixels.label
-    if LOAD_CE_WEIGHT:
-        ce_weight = tl.load(ce_weight).to(tl.float32)
+    ce_weight = tl.load(losses + K)
     scores += pixels.n * K * h * w
 
     top, scale, p_y, error, ce, hits = softmax(scores, pixels, K, S)
@@ -338,7 +335,7 @@ def jaccard_kernel(
 def jaccard_stage(
     stage: Stage,
     *,
-    ce_weight: float | Tensor,
+    ce_weight: float,
     step: int,
     reduce: Callable[[Tensor], Any] | None = None,
     softness: float = 0.0,
@@ -347,8 +344,7 @@ def jaccard_stage(
 
     Args:
         stage: The batch.
-        ce_weight: Weight of the cross-entropy, a number or a 0-dim tensor on
-            the device of the scores.
+        ce_weight: Weight of the cross-entropy.
         step: Distance of the rows and columns of the grid.
         reduce: Sums the counts of errors over the ranks in place.
         softness: See :mod:`.jaccard`.
@@ -374,18 +370,12 @@ def jaccard_stage(
     )
     if reduce is not None:
         reduce(counts)
-    tables, losses = new(2, K, LEVELS), new(K)
+    tables, losses = new(2, K, LEVELS), new(K + 1)
     triton_launch.launch(
         make_tables,
         (K,),
-        *(counts, tables, losses, K, float(softness)),
+        *(counts, tables, losses, K, float(softness), float(ce_weight)),
         BINS=bins,
     )
-    is_tensor = isinstance(ce_weight, Tensor)
-    result = stage.run(
-        jaccard_kernel,
-        tables,
-        ce_weight if is_tensor else float(ce_weight),
-        LOAD_CE_WEIGHT=is_tensor,
-    )
-    return result._replace(jaccard=losses)
+    result = stage.run(jaccard_kernel, tables, losses)
+    return result._replace(jaccard=losses[:K])

@@ -12,14 +12,12 @@ from mmengine.hooks import Hook
 from mmseg.registry import HOOKS
 from torch import nn
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import one_of, require
 from mmseg_margin.functional import OffsetSettings
 from mmseg_margin.heads import heads_of_model, modules
 from mmseg_margin.stats import META_KEY, ClassStats, StatsCache, check_labels
 
 logger = logging.getLogger('mmseg_margin')
-
-ON_PROBLEM = ('error', 'warn')
 
 
 @HOOKS.register_module()
@@ -51,10 +49,7 @@ class ClassStatsHook(Hook):
         use_cache: bool = True,
         on_problem: str = 'error',
     ) -> None:
-        if on_problem not in ON_PROBLEM:
-            raise SettingError(
-                f'on_problem={on_problem!r} is not one of {ON_PROBLEM}.'
-            )
+        require('on_problem', on_problem, *one_of(('error', 'warn')))
         self.cache = StatsCache(cache_dir) if use_cache else None
         self.on_problem = on_problem
         self.stats: ClassStats | None = None

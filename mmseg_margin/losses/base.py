@@ -7,15 +7,14 @@ import torch
 from mmengine.dist import all_reduce
 from torch import Tensor, nn
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import NOT_NEGATIVE, SettingError, one_of, require
 from mmseg_margin.functional.backend import (
     PixelObjective,
     StageResult,
     uncompiled,
 )
-from mmseg_margin.functional.settings import require
-from mmseg_margin.functional.stage import as_index, check_reduction, run_stage
-from mmseg_margin.stats import ClassStats, check_weight_method, class_weights
+from mmseg_margin.functional.stage import REDUCTIONS, as_index, run_stage
+from mmseg_margin.stats import WEIGHT_METHODS, ClassStats, class_weights
 
 ClassWeight = Sequence[float] | str | float | None
 # mmseg's protection against a batch without labels.
@@ -52,7 +51,7 @@ class PixelLoss(nn.Module):
         backend: str = 'auto',
     ) -> None:
         super().__init__()
-        check_reduction(reduction)
+        require('reduction', reduction, *one_of(REDUCTIONS))
         self.reduction = reduction
         self.loss_weight, self.loss_name = loss_weight, loss_name
         check_name_and_weight(self)
@@ -64,7 +63,7 @@ class PixelLoss(nn.Module):
         self.weight_method: str | None = None
         weights = torch.empty(0)
         if isinstance(class_weight, (str, int, float)):
-            check_weight_method('class_weight', class_weight)
+            require('class_weight', class_weight, *one_of(WEIGHT_METHODS))
             self.weight_method = str(class_weight)
             self.needs_statistics = True
         elif class_weight is not None:
@@ -180,7 +179,7 @@ class PixelLoss(nn.Module):
         ranks, while a mean of means would give more weight to the pixels of a
         rank with few.
         """
-        check_reduction(reduction)
+        require('reduction', reduction, *one_of(REDUCTIONS))
         labelled, weights = label != ignore_index, None
         if K := len(self.class_weight):
             # Clamped, because an invalid label is only reported later.
@@ -211,4 +210,4 @@ def check_name_and_weight(loss: Any) -> None:
             f'loss_name={loss.loss_name!r} must contain "loss", or mmengine '
             'leaves the term out of the sum it minimises.'
         )
-    require(loss, 'loss_weight', 'not be negative', lambda x: x >= 0)
+    require('loss_weight', loss.loss_weight, *NOT_NEGATIVE)

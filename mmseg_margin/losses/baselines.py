@@ -7,8 +7,7 @@ from mmengine.dist import all_reduce, get_world_size
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
-from mmseg_margin.errors import SettingError
-from mmseg_margin.functional.settings import require
+from mmseg_margin.errors import NOT_NEGATIVE, POSITIVE, SettingError, require
 from mmseg_margin.functional.softmax import CrossEntropy
 from mmseg_margin.functional.stage import INVALID, as_index, known_labels
 
@@ -55,8 +54,8 @@ class SoftmaxFocalLoss(PixelLoss):
         **kwargs: Any,
     ) -> None:
         super().__init__(loss_name=loss_name, **kwargs)
+        require('gamma', gamma, *NOT_NEGATIVE)
         self.gamma = gamma
-        require(self, 'gamma', 'not be negative', lambda x: x >= 0)
 
     def objective(self) -> CrossEntropy:
         return CrossEntropy(self.gamma)
@@ -99,10 +98,10 @@ class RegionLoss(nn.Module):
         super().__init__()
         self.loss_weight, self.loss_name = loss_weight, loss_name
         check_name_and_weight(self)
+        for name, x in ('alpha', alpha), ('beta', beta):
+            require(name, x, *POSITIVE)
+        require('smooth', smooth, *NOT_NEGATIVE)
         self.alpha, self.beta, self.smooth = alpha, beta, smooth
-        for name in ('alpha', 'beta'):
-            require(self, name, 'be positive', lambda x: x > 0)
-        require(self, 'smooth', 'not be negative', lambda x: x >= 0)
 
     def forward(
         self,

@@ -9,10 +9,9 @@ from mmengine.logging import MessageHub, print_log
 from mmseg.registry import MODELS
 from torch import Tensor
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import NOT_NEGATIVE, require
 from mmseg_margin.functional.backend import StageResult
 from mmseg_margin.functional.jaccard import JaccardObjective
-from mmseg_margin.functional.settings import require
 
 from .base import PixelLoss
 
@@ -56,11 +55,11 @@ class JaccardLoss(PixelLoss):
     ) -> None:
         # The IoU is that of all ranks' pixels, and so is the mean.
         super().__init__(loss_name=loss_name, global_mean=True, **kwargs)
+        for name, x in ('ce_weight', ce_weight), ('ce_ramp', ce_ramp):
+            require(name, x, *NOT_NEGATIVE)
+        require('softness', softness, 'be from 0 to 1', lambda x: 0 <= x <= 1)
         self.ce_weight, self.ce_ramp = ce_weight, ce_ramp
-        for name in ('ce_weight', 'ce_ramp'):
-            require(self, name, 'not be negative', lambda x: x >= 0)
         self.softness = softness
-        require(self, 'softness', 'be from 0 to 1', lambda x: 0 <= x <= 1)
         self._progress: float | None = None
         self._warned = False
         # A Runner creates its hub before its model, so this is usually its
@@ -74,19 +73,19 @@ class JaccardLoss(PixelLoss):
 
     def set_progress(self, progress: float) -> None:
         """Set the progress of the training, 0 to 1, without a Runner."""
-        if not 0 <= progress <= 1:
-            raise SettingError(f'progress={progress!r} must be from 0 to 1.')
+        require('progress', progress, 'be from 0 to 1', lambda x: 0 <= x <= 1)
         self._progress = progress
 
-    def follow(self, hub: MessageHub, log_prefix: str) -> None:
-        """Take the progress of the Runner with this hub, and log to it."""
+    def follow(self, hub: MessageHub, log_prefix: str) -> bool:
+        """Take the progress of the Runner with this hub, and log to it.
+
+        Returns whether that is new.
+        """
+        is_new = self._log_to[0] != hub.instance_name
         self._hub_name = hub.instance_name
         self._log_to = hub.instance_name, log_prefix
         self._progress, self._is_training = None, True
-
-    def follows(self, hub: MessageHub) -> bool:
-        """Whether it logs to this hub already."""
-        return self._log_to[0] == hub.instance_name
+        return is_new
 
     def current_ce_weight(self) -> float:
         """The weight of the cross-entropy at this step of the training."""

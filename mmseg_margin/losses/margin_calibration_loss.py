@@ -10,7 +10,7 @@ from mmengine.logging import MessageHub, print_log
 from mmseg.registry import MODELS
 from torch import Tensor
 
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import SettingError, one_of, require
 from mmseg_margin.functional.margin import MarginObjective
 from mmseg_margin.functional.margins import large_offset_warning
 from mmseg_margin.functional.settings import MarginSettings, OffsetSettings
@@ -65,10 +65,7 @@ class MarginCalibrationLoss(PixelLoss):
         **kwargs: Any,
     ) -> None:
         super().__init__(loss_name=loss_name, **kwargs)
-        if preset not in PRESETS:
-            raise SettingError(
-                f'preset={preset!r} is not one of {", ".join(PRESETS)}.'
-            )
+        require('preset', preset, *one_of(PRESETS))
         given = dict(
             pos_weight=pos_weight, log_base=log_base, class_mean=class_mean
         )

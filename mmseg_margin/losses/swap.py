@@ -117,8 +117,7 @@ def attach_to_runner(runner: Any) -> None:
         prefix = name.replace('decode_head', 'decode')
         prefix = prefix.replace('auxiliary_head', 'aux').replace('.', '_')
         for _, loss in modules(head):
-            if hasattr(loss, 'follow') and not loss.follows(hub):
-                loss.follow(hub, prefix)
+            if hasattr(loss, 'follow') and loss.follow(hub, prefix):
                 logging.getLogger('mmseg_margin').info(
                     f'{name}: the logged loss rises by design, because the '
                     f'weight of its cross-entropy grows; {prefix}.jaccard '

@@ -2,12 +2,11 @@
 
 from .coplenet import COPLEHead, COPLENet
 from .efficientnet_lite import EfficientNetLite
-from .seresnext import SEResNeXt, convert_timm_seresnext
+from .seresnext import SEResNeXt
 
 __all__ = [
     'COPLEHead',
     'COPLENet',
     'EfficientNetLite',
     'SEResNeXt',
-    'convert_timm_seresnext',
 ]

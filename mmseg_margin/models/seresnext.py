@@ -1,24 +1,10 @@
 """SE-ResNeXt, the backbone of the paper's street and scene experiments."""
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from mmseg.models.backbones.resnext import Bottleneck, ResNeXt
 from mmseg.models.utils import ResLayer, SELayer
 from mmseg.registry import MODELS
-from torch import Tensor
-
-from mmseg_margin.errors import SettingError
-
-# timm's names of the tensors, and the parts of them that differ here.
-TIMM_CLASSIFIER = re.compile(r'fc\.(weight|bias)')
-TIMM_BACKBONE = re.compile(
-    r'(conv1|bn1'
-    r'|layer[1-4]\.\d+\.(conv[1-3]|bn[1-3]|downsample\.[01]|se\.fc[12]))'
-    r'\.(weight|bias|running_mean|running_var|num_batches_tracked)'
-)
-RENAMED = (('.se.fc1.', '.se.conv1.conv.'), ('.se.fc2.', '.se.conv2.conv.'))
 
 
 class SEBottleneck(Bottleneck):
@@ -79,26 +65,3 @@ class SEResNeXt(ResNeXt):
     def make_res_layer(self, **kwargs: Any) -> ResLayer:
         """Pack the blocks of a stage."""
         return super().make_res_layer(se_ratio=self.se_ratio, **kwargs)
-
-
-def convert_timm_seresnext(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of timm's SE-ResNeXt under the names of :class:`SEResNeXt`.
-
-    The classifier is dropped; the tensors are passed on unchanged.
-
-    Raises:
-        SettingError: If a name is not one of an SE-ResNeXt with a 7x7 stem.
-    """
-    converted = {}
-    for name, tensor in state.items():
-        if TIMM_CLASSIFIER.fullmatch(name):
-            continue
-        if not TIMM_BACKBONE.fullmatch(name):
-            raise SettingError(
-                f"'{name}' is not a tensor of timm's seresnext50_32x4d: "
-                'pass the state dict of that model.'
-            )
-        for timm_name, own_name in RENAMED:
-            name = name.replace(timm_name, own_name)
-        converted[name] = tensor
-    return converted

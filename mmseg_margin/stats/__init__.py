@@ -6,7 +6,6 @@ from .class_stats import (
     WEIGHT_METHODS,
     ClassStats,
     StatsCache,
-    check_weight_method,
     class_weights,
     stats_of_checkpoint,
 )
@@ -20,7 +19,6 @@ __all__ = [
     'LabelReport',
     'StatsCache',
     'check_labels',
-    'check_weight_method',
     'class_weights',
     'collect_stats',
     'format_table',

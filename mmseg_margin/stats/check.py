@@ -10,11 +10,8 @@ from torch import nn
 
 from mmseg_margin.config_tools import value_of
 from mmseg_margin.errors import DataSetError, SettingError, printable
-from mmseg_margin.functional import (
-    MarginOffsets,
-    OffsetSettings,
-    large_offset_warning,
-)
+from mmseg_margin.functional import MarginOffsets, OffsetSettings
+from mmseg_margin.functional.margins import large_offset_warning
 from mmseg_margin.heads import (
     heads_of_config,
     heads_of_model,

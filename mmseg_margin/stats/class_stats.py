@@ -12,22 +12,13 @@ from typing import Any
 import numpy as np
 
 from mmseg_margin.atomic_write import StrPath, atomic_write_text
-from mmseg_margin.errors import SettingError
+from mmseg_margin.errors import SettingError, one_of, require
 
 logger = logging.getLogger('mmseg_margin')
 
 JSON_FORMAT = 'mmseg_margin.class_stats/2'
-COMMAND = 'python -m mmseg_margin class_stats CONFIG'
 META_KEY = 'class_stats'  # in the checkpoint
 WEIGHT_METHODS = ('inverse', 'sqrt', 'median')
-
-
-def check_weight_method(name: str, method: object) -> None:
-    """Raise unless ``method`` is one of :data:`WEIGHT_METHODS`."""
-    if method not in WEIGHT_METHODS:
-        raise SettingError(
-            f'{name}={method!r} is not one of {WEIGHT_METHODS}.'
-        )
 
 
 def class_weights(
@@ -47,7 +38,7 @@ def class_weights(
         image_pixels: Labelled pixels of the images that show each class, for
             ``'median'``; without it ``f_k`` is the fraction in all images.
     """
-    check_weight_method('method', method)
+    require('method', method, *one_of(WEIGHT_METHODS))
     all_counts = np.asarray(counts, dtype=np.float64)
     present = all_counts > 0
     pixels = all_counts[present]
@@ -128,12 +119,12 @@ class ClassStats:
     @classmethod
     def from_json(cls, path: StrPath) -> 'ClassStats':
         """Read a JSON file, as ``class_stats CONFIG --out PATH`` writes it."""
-        remedy = f'write it with {COMMAND} --out {path}.'
         try:
             return cls.from_dict(json.loads(Path(path).read_text('utf-8')))
         except (OSError, ValueError, RecursionError) as error:
             raise SettingError(
-                f'{path} does not hold class statistics ({error}): {remedy}'
+                f'{path} does not hold class statistics ({error}): write it '
+                f'with python -m mmseg_margin class_stats CONFIG --out {path}.'
             ) from error
 
 
@@ -151,13 +142,10 @@ class StatsCache:
         default = Path(base, 'mmseg_margin', 'class_stats')
         self.folder = Path(os.path.expanduser(folder or default))
 
-    def path_of(self, key: str) -> Path:
-        return self.folder / f'{key}.json'
-
     def load(self, key: str) -> ClassStats | None:
         """The statistics of a fingerprint, if they exist and are intact."""
         try:
-            stats = ClassStats.from_json(self.path_of(key))
+            stats = ClassStats.from_json(self.folder / f'{key}.json')
         except SettingError:
             return None
         return stats if stats.fingerprint == key else None
@@ -168,7 +156,7 @@ class StatsCache:
             if self.folder.parts[0] == '~':
                 raise OSError('there is no home folder, set cache_dir')
             self.folder.mkdir(parents=True, exist_ok=True)
-            stats.to_json(self.path_of(stats.fingerprint))
+            stats.to_json(self.folder / f'{stats.fingerprint}.json')
         except OSError as error:
             logger.warning(
                 f'The label statistics are not kept in {self.folder}, so the '

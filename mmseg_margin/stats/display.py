@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from prettytable import PrettyTable
 
-from mmseg_margin.errors import SettingError, drawable, printable
+from mmseg_margin.errors import drawable, printable
 from mmseg_margin.functional import MarginOffsets, OffsetSettings
 
 from .class_stats import ClassStats
@@ -58,8 +58,6 @@ def plot_stats(stats: ClassStats, path: str | Path) -> None:
     # Imported here, because few users of the package draw anything.
     from mmseg_margin.pictures import BLUE, picture
 
-    if not stats.total:
-        raise SettingError('There is no labelled pixel to plot.')
     order = np.argsort(stats.counts, kind='stable')
     share = 100 * np.array(stats.counts)[order] / stats.total
     names = [drawable(stats.classes[index]) for index in order]

@@ -109,12 +109,6 @@ def check_folders(cfg: Config, splits: tuple[str, ...]) -> None:
                 )
 
 
-def use_amp(cfg: Config) -> None:
-    """Mixed precision with a dynamic loss scale."""
-    cfg.optim_wrapper.type = 'AmpOptimWrapper'
-    cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
-
-
 def without_validation(cfg: Config) -> None:
     """Remove the validation from a training."""
     for key in ('val_cfg', 'val_dataloader', 'val_evaluator'):
@@ -143,26 +137,6 @@ def add_metrics(cfg: Config, choices: list[str], split: str) -> None:
             metrics.append({'type': name})
     cfg[f'{split}_evaluator'] = metrics
     add_hook(cfg, 'TrainingCountsHook')
-
-
-def keep_predictions(cfg: Config, output_dir: str) -> None:
-    """Make the metric of the IoU write the predictions."""
-    for metric in as_list(cfg.test_evaluator):
-        if registered_name(metric) in IOU_METRICS:
-            metric['output_dir'] = output_dir
-            return
-    raise SettingError(
-        f'--out {output_dir} needs IoUMetric as test_evaluator.'
-    )
-
-
-def show_predictions(cfg: Config, args: Namespace) -> None:
-    """Make upstream's visualisation hook draw every prediction."""
-    hook = dict(type='SegVisualizationHook', draw=True)
-    hook.update(show=args.show, wait_time=args.wait_time)
-    cfg.merge_from_dict({'default_hooks.visualization': hook})
-    if args.show_dir:
-        cfg.visualizer['save_dir'] = args.show_dir
 
 
 def prepare_for_device(cfg: Config) -> None:

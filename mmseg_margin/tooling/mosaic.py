@@ -6,33 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from mmengine.config import Config
-from mmengine.registry import init_default_scope
-from mmseg.apis import inference_model, init_model
 from mmseg.registry import DATASETS, TRANSFORMS
 from numpy.typing import NDArray
-from torch import nn
 
 from mmseg_margin.atomic_write import atomic_write
 from mmseg_margin.config_tools import evenly_spaced, leaf_datasets
-from mmseg_margin.errors import MissingFileError, drawable
+from mmseg_margin.errors import drawable
 from mmseg_margin.evaluation.tta import loads_annotations
 
 Image = NDArray[np.uint8]
 Palette = Sequence[Sequence[int]]
 COLUMN_INCHES, DPI = 2.4, 130
 LEGEND_COLUMNS = 6
-IMAGE_SUFFIXES = ('.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
-
-
-def load_model(cfg: Config, checkpoint: str) -> nn.Module:
-    """The model of a config, ready to predict."""
-    init_default_scope(cfg.get('default_scope', 'mmseg'))
-    device = 'cuda' if torch.cuda.is_available() else 'cpu'
-    return init_model(cfg, checkpoint, device)
 
 
 def images_of_test_split(
@@ -50,47 +38,11 @@ def images_of_test_split(
     return [load_labels(info) for info in infos], dataset.metainfo
 
 
-def own_images(paths: Sequence[str], number: int) -> list[dict[str, Any]]:
-    """Evenly spaced ones of the given files and the images in folders."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        files = [path] if path.is_file() else sorted(path.glob('*'))
-        images = [f for f in files if f.suffix.lower() in IMAGE_SUFFIXES]
-        if not images:
-            raise MissingFileError(
-                f'There is no image {path}, and no folder of that name with '
-                f'images ({", ".join(IMAGE_SUFFIXES)}): check --input.'
-            )
-        found += images
-    places = evenly_spaced(len(found), number)
-    return [{'img_path': str(found[place])} for place in places]
-
-
-def predict_row(
-    models: Sequence[nn.Module], sample: dict[str, Any], palette: Palette
-) -> list[Image]:
-    """RGB images (H, W, 3): image, predictions and, if known, labels."""
-    load_image = TRANSFORMS.build(dict(type='LoadImageFromFile'))
-    row = [load_image(dict(sample))['img'][..., ::-1]]
-    for model in models:
-        result = inference_model(model, sample['img_path'])
-        labels = result.pred_sem_seg.data[0].cpu().numpy()
-        row.append(paint(labels.astype(np.uint8), palette))
-    if 'gt_seg_map' in sample:
-        row.append(paint(sample['gt_seg_map'], palette))
-    return row
-
-
 def paint(labels: Image, palette: Palette) -> Image:
     """Colour a label image (H, W); pixels without a class become white."""
     colours = np.full((256, 3), 255, dtype=np.uint8)
     colours[: len(palette)] = palette
     return colours[labels]
-
-
-def title_of(checkpoint: str) -> str:
-    """The checkpoint with its folder, which tells several apart."""
-    return drawable('/'.join(Path(checkpoint).parts[-2:]))
 
 
 def draw_mosaic(

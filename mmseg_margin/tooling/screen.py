@@ -2,15 +2,12 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.logging import MMLogger
-from mmengine.runner import CheckpointLoader, Runner
+from mmengine.runner import Runner
 
 from mmseg_margin.hooks.swap_loss_hook import SwapLossHook
 
@@ -81,21 +78,6 @@ class QuietRunner(Runner):
     def test(self) -> dict[str, float]:
         self.screen.shows_tables = True
         return super().test()
-
-
-@contextmanager
-def resume_hint(work_dir: str) -> Iterator[None]:
-    """Let Ctrl-C end a training with what ``--resume`` will do."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        hint = 'nothing was saved yet, so --resume begins at iteration 1.'
-        with suppress(FileNotFoundError):
-            last = Path(work_dir, 'last_checkpoint')  # what --resume reads
-            path = last.read_text('utf-8').strip()
-            meta = CheckpointLoader.load_checkpoint(path, 'cpu')['meta']
-            hint = f'--resume goes on after iteration {meta["iter"]}.'
-        raise KeyboardInterrupt(f'Stopped by Ctrl-C: {hint}') from error
 
 
 class ObjectiveHook(Hook):

@@ -143,25 +143,6 @@ def trained(cfg, datasets, **settings):
     return found[0], runner
 
 
-def test_curves_of_a_binary_head(tmp_path):
-    """Their loss is that of the logits; mmseg keeps only sigmoids."""
-    root = write_set(tmp_path / 'data', 3, values=(0, 1))
-    cfg = training_config(root, tmp_path / 'work', max_iters=1, pipeline=PLAIN)
-    head = cfg.model.decode_head
-    head.update(num_classes=2, out_channels=1, threshold=0.3)
-    loss = {'type': 'CrossEntropyLoss', 'use_sigmoid': True, '_delete_': True}
-    cfg.merge_from_dict({'model.decode_head.loss_decode': loss})
-    dataset = cfg.train_dataloader.dataset
-    dataset.metainfo = {'classes': ('no', 'yes')}
-    cfg.train_dataloader.batch_size = 3
-    cfg.optim_wrapper.optimizer.lr = 0.0
-    hook, runner = trained(cfg, {'train': dataset}, interval=1, images=3)
-    ((_, measured),) = hook.curves['train_loss']
-    # The same images without augmentation, and a network that has not moved.
-    logged = runner.message_hub.get_scalar('train/loss').current()
-    assert measured == pytest.approx(logged, rel=1e-4)
-
-
 def test_curves_and_time_of_a_resumed_training(tmp_path):
     """It goes on with its points, and measuring is not part of the time."""
     root, work_dir = write_set(tmp_path / 'data', 3), tmp_path / 'work'

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from mmseg_margin.functional import (
-    CrossEntropy,
-    JaccardObjective,
-    MarginObjective,
     MarginSettings,
     jaccard_loss,
     margin_loss,
 )
 from mmseg_margin.functional.backend import PixelObjective
+from mmseg_margin.functional.jaccard import JaccardObjective
+from mmseg_margin.functional.margin import MarginObjective
+from mmseg_margin.functional.softmax import CrossEntropy
 from mmseg_margin.functional.stage import reduced_loss
 
 IGNORE = 255

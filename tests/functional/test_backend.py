@@ -3,17 +3,15 @@
 import pytest
 import torch
 
-from mmseg_margin.functional import (
-    backend,
-    choose_backend,
-    margin_loss,
-)
+from mmseg_margin.functional import backend, margin_loss
+from mmseg_margin.functional.backend import choose_backend
 from tests.commands import output_of_python
 
 CPU, GPU = torch.device('cpu'), torch.device('cuda')
 WITHOUT_COMPILER = """
 import os, torch
-from mmseg_margin.functional import choose_backend, margin_loss
+from mmseg_margin.functional import margin_loss
+from mmseg_margin.functional.backend import choose_backend
 print('without a compiler:', choose_backend(torch.device('cpu')))
 os.environ['CXX'] = '/bin/false'
 scores = torch.randn(1, 3, 4, 4, requires_grad=True)

@@ -7,17 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmseg_margin.functional import (
-    jaccard_loss,
-    jaccard_weights,
-    upsampled_jaccard_loss,
-)
+from mmseg_margin.functional import jaccard_loss, upsampled_jaccard_loss
 from mmseg_margin.functional.jaccard import (
     ERROR_UNIT,
     LEVELS,
     count_errors,
     counting_step,
     error_level,
+    jaccard_weights,
 )
 from mmseg_margin.functional.upsampling import make_source
 from tests.functional.builders import (

@@ -69,7 +69,7 @@ def test_a_largest_offset_leaves_out_absent_classes():
     assert tau_of_largest_offset([900, 0, 100], 3.0) == pytest.approx(10)
     assert not np.any(margin_offsets([900, 100], tau=0))
     assert tau_of_largest_offset([900, 100], 0) == 0
-    with pytest.raises(ValueError, match='largest_offset must be positive'):
+    with pytest.raises(ValueError, match='largest_offset=-1 must be'):
         tau_of_largest_offset([900, 100], -1)
 
 
@@ -92,8 +92,8 @@ def test_absent_class_policies(policy, offset):
         ([5], {}, 'at least two classes'),
         ([5, -1], {}, 'not negative'),
         ([5, math.nan], {}, 'finite'),
-        ([5, 5], {'tau': -1}, 'tau must be positive'),
-        ([5, 5], {'upsilon': -1}, 'upsilon must be'),
+        ([5, 5], {'tau': -1}, 'tau=-1 must be'),
+        ([5, 5], {'upsilon': -1}, 'upsilon=-1 must be'),
         ([5, 5], {'absent_class': '?'}, 'absent_class'),
         ([900, 1], {'upsilon': 1e-3}, 'choose upsilon above'),
     ],

@@ -9,9 +9,9 @@ from mmseg_margin.errors import SettingError
 from mmseg_margin.functional import (
     MarginSettings,
     OffsetSettings,
-    large_offset_warning,
     margin_offsets,
 )
+from mmseg_margin.functional.margins import large_offset_warning
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmseg_margin.functional import CrossEntropy
+from mmseg_margin.functional.softmax import CrossEntropy
 from mmseg_margin.functional.stage import reduced_loss
 from tests.functional.builders import IGNORE, make_batch, value_and_gradient
 

@@ -12,11 +12,11 @@ from torch import nn
 from mmseg_margin.functional import (
     backend,
     margin_loss,
-    run_stage,
     upsampled_jaccard_loss,
     upsampled_margin_loss,
     upsampling,
 )
+from mmseg_margin.functional.stage import run_stage
 from mmseg_margin.functional.upsampling import make_source
 from tests.functional.builders import (
     IGNORE,

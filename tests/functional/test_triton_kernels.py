@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from mmseg_margin.functional import StageResult
+from mmseg_margin.functional.backend import StageResult
 from mmseg_margin.functional.triton_launch import Stage, supports
 from tests.functional import triton_reference as reference
 from tests.functional.triton_reference import Batch, make_batch, upsample
@@ -276,17 +276,15 @@ def test_the_first_of_tied_classes_is_the_top(scale):
     close(gradient_of(result), gradient, 1e-5)
 
 
-def test_weight_of_the_cross_entropy_as_a_tensor():
+def test_weight_of_the_cross_entropy():
     batch = make_batch(1, 5, 3, 4, 2)
     results = [
-        run('jaccard', batch, ce_weight=weight, step=1)
-        for weight in (0.25, torch.tensor(0.25, device=DEVICE), 0)
+        run('jaccard', batch, ce_weight=weight, step=1) for weight in (0.25, 0)
     ]
-    assert torch.equal(results[0].loss, results[1].loss)
     ce = reference.cross_entropy(upsample(batch.scores.double(), 2), batch)
     ce = (ce * batch.weight * batch.known).sum()
     close(results[0].ce, ce, 1e-5)
-    close(results[0].loss - results[2].loss, 0.25 * ce, 1e-5)
+    close(results[0].loss - results[1].loss, 0.25 * ce, 1e-5)
 
 
 def test_two_ranks_see_the_errors_of_both():

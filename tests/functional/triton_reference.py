@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmseg_margin.functional import jaccard_weights, pixel_margins
+from mmseg_margin.functional import pixel_margins
+from mmseg_margin.functional.jaccard import jaccard_weights
 
 
 class Batch(NamedTuple):

@@ -66,7 +66,7 @@ def test_offsets_that_no_score_overcomes_are_reported(caplog):
     [
         ({'class_counts': [5, 0], 'absent_class': 'error'}, 'no labelled'),
         ({'tau': 5.0, 'largest_offset': 0.4}, 'leave one out'),
-        ({'preset': 'best'}, 'paper, authors'),
+        ({'preset': 'best'}, 'preset='),
     ],
 )
 def test_bad_settings(kwargs, word):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from mmseg.registry import MODELS
 from torch import Tensor
 
-from mmseg_margin.models import convert_timm_seresnext
+from tools.converters.timm_seresnext import convert_timm_seresnext
 
 STRIDE_8 = dict(strides=(1, 2, 1, 1), dilations=(1, 1, 2, 4))
 

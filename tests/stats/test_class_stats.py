@@ -116,7 +116,7 @@ def test_problems_and_custom_transforms_are_not_cached(root, cache):
 )
 def test_what_cannot_be_read_is_counted_again(root, cache, old, new):
     right = scan(root, cache)
-    path = cache.path_of(right.fingerprint)
+    path = cache.folder / f'{right.fingerprint}.json'
     path.write_bytes(path.read_bytes().replace(old, new))
     assert cache.load(path.stem) is None
     assert scan(root, cache) == right

@@ -10,6 +10,7 @@ from mmseg_margin.errors import MarginError
 from mmseg_margin.evaluation.tta import MODES
 from mmseg_margin.stats import WEIGHT_METHODS
 from mmseg_margin.tooling import flags, launch
+from tests.commands import load_tool
 
 UPSTREAM = 'deeplabv3plus_r50-d8_4xb2-80k_cityscapes-512x1024.py'
 OURS = 'deeplabv3plus_efficientnet-lite0_ce_1xb4-600_camvid-112x144.py'
@@ -81,14 +82,14 @@ def test_metrics_are_added_once(choices, expected):
     assert [m['type'] for m in as_list(cfg.test_evaluator)] == expected
     hooks = ['TrainingCountsHook'] if choices else []
     assert [hook['type'] for hook in cfg.get('custom_hooks', [])] == hooks
-    launch.keep_predictions(cfg, 'out')
+    load_tool('test')['keep_predictions'](cfg, 'out')
     assert as_list(cfg.test_evaluator)[0]['output_dir'] == 'out'
 
 
 def test_predictions_are_shown():
     cfg = Config({'visualizer': {}})
     args = argparse.Namespace(show=True, show_dir='painted', wait_time=3.0)
-    launch.show_predictions(cfg, args)
+    load_tool('test')['show_predictions'](cfg, args)
     hook = cfg.default_hooks.visualization
     assert (hook.draw, hook.show, hook.wait_time) == (True, True, 3.0)
     assert cfg.visualizer.save_dir == 'painted'

@@ -17,7 +17,8 @@ from mmseg.models.utils import resize
 from torch import Tensor
 
 from mmseg_margin.errors import SettingError
-from mmseg_margin.functional import StageResult, triton_launch
+from mmseg_margin.functional import triton_launch
+from mmseg_margin.functional.backend import StageResult
 from mmseg_margin.functional.triton_launch import Stage
 
 from .counting import Counter, Launch
@@ -108,8 +109,7 @@ def run_stage(
         rho = torch.empty(scores.shape[1], device=scores.device)
         return stage.run(margin_kernel, rho, rho, 1.0, 1.0, 1.0)
     if name == 'jaccard':
-        ce_weight = torch.empty((), device=scores.device)
-        return jaccard_stage(stage, ce_weight=ce_weight, step=4)
+        return jaccard_stage(stage, ce_weight=1.0, step=4)
     return stage.run(cross_entropy_kernel, 2.0, FOCAL=True)
 
 
