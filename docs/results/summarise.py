@@ -1,150 +1,150 @@
-"""Print the tables of this folder and draw its pictures.
+"""Print the tables of this folder's page and draw its pictures.
 
-    python docs/results/summarise.py 600 camvid steel clothing instrument
+    python docs/results/summarise.py
 
-reads ``light/600-camvid*.json`` and so on, kept copies of the
-``report/results.json`` that ``compare`` writes. ``camvid=FILE`` adds the runs
-of another such file, or replaces those of the same objective and seed.
+reads ``light/*.json``, kept copies of ``compare``'s ``report/results.json``.
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from mmseg_margin.comparison.tables import mean_cell, mean_difference, signed
+from mmseg_margin.comparison.tables import mean_cell, signed
 from mmseg_margin.functional import OffsetSettings
-from mmseg_margin.pictures import BLUE, RED, picture
+from mmseg_margin.pictures import BLUE, GREY, ORANGE, RED, picture
 
-HERE = Path(__file__).parent / 'light'
-SAME = ('iterations', 'class_counts')
-ABSENT = ('\u2013', '\u2013')
-
-
-def read(schedule: str, texts: list[str]) -> dict[str, dict]:
-    """Records by their data sets, given as ``NAME`` or ``NAME=FILE``."""
-    records: dict[str, dict] = {}
-    for text in texts:
-        data, _, file = text.partition('=')
-        kept = HERE.glob(f'{schedule}-{data}*.json')
-        paths = [Path(file)] if file else sorted(kept, key=lambda p: p.stem)
-        for path in paths or [HERE / f'{schedule}-{data}.json']:
-            found = json.loads(path.read_text('utf-8'))
-            record = records.setdefault(data, found | {'runs': {}})
-            if any(found['common'][k] != record['common'][k] for k in SAME):
-                raise SystemExit(f'{path} has other {SAME} of {data}.')
-            done = [run for run in found['runs'] if run['metrics']]
-            record['runs'] |= {(r['name'], r['seed']): r for r in done}
-    return records
+RECORDS = Path(__file__).parent / 'light'
+FOUR = ['camvid', 'steel', 'clothing', 'instrument']
+TWO = FOUR[:2]
+CE, SUM = 'ce', 'ce:0.25+jml:0.75'
+LINES = {'jaccard': BLUE, SUM: ORANGE, 'margin': RED}
 
 
-def frame_of(records: dict[str, dict]) -> pd.DataFrame:
+def recorded(schedule: str | int, names: list[str] = FOUR) -> list[str]:
+    """The data sets on which a schedule was run."""
+    return [x for x in names if (RECORDS / f'{schedule}-{x}.json').exists()]
+
+
+def read_frame(schedule: str | int, names: list[str]) -> pd.DataFrame:
     """A row for each objective, data set and seed."""
     rows = []
-    for data, record in records.items():
-        for (name, seed), run in record['runs'].items():
-            row = dict(run['metrics'], objective=name, data=data, seed=seed)
-            if fitted := run.get('fitted'):
+    for data in names:
+        record = (RECORDS / f'{schedule}-{data}.json').read_bytes()
+        for run in json.loads(record)['runs']:
+            row = {'name': run['name'], 'data': data, 'seed': run['seed']}
+            row['mIoU'] = run['metrics']['mIoU']
+            row['tail mIoU'] = run['metrics']['mIoU_tail']
+            if fitted := run['fitted']:
                 row['fitted mIoU'] = fitted['metrics']['mIoU']
+                row['gain by fitting'] = row['fitted mIoU'] - row['mIoU']
             rows.append(row)
-    return pd.DataFrame(rows).set_index(['objective', 'data', 'seed'])
+    return pd.DataFrame(rows).set_index(['name', 'data', 'seed'])
 
 
-def over_seeds(values: pd.Series) -> pd.DataFrame:
-    """Means over the seeds: a row for each objective, a column for data."""
-    means = values.groupby(['objective', 'data'], sort=False).mean()
-    return means.unstack('data')[values.index.unique('data')]
+def lead(values: pd.Series, name: str, other: str) -> pd.DataFrame:
+    """Differences of two objectives: data sets by the seeds of both."""
+    pairs = (values[name] - values[other]).unstack('seed')
+    return pairs.loc[values.index.unique('data')].dropna(axis=1)
 
 
-def differences(values: pd.Series) -> pd.DataFrame:
-    """To cross-entropy with the same seed, averaged over the seeds."""
-    runs = values.index.droplevel('objective')
-    baseline = values.loc['ce'].reindex(runs).to_numpy()
-    return over_seeds(values - baseline)
+def lead_cell(values: pd.Series, name: str, other: str) -> str:
+    """Mean of the differences, and its 95 % interval.
+
+    Seeds of one data set are not independent, so data sets are drawn first.
+    """
+    pairs = lead(values, name, other).to_numpy()
+    random, (D, S) = np.random.default_rng(0), pairs.shape
+    data = random.integers(D, size=(20_000, D, 1))
+    seeds = random.integers(S, size=(len(data), D, S))
+    means = pairs[data, seeds].mean((1, 2))
+    low, high = map(signed, np.percentile(means, [2.5, 97.5]))
+    return signed(pairs.mean()) + f' \\[{low}, {high}\\]' * (pairs.size > 1)
 
 
-def cells(pairs: pd.DataFrame) -> list[tuple[str, str]]:
-    """Mean of each row with its interval, and the lowest; none for zeros."""
-    texts = []
-    for _, row in pairs.iterrows():
-        found = mean_difference(row)
-        text = f'**{found}**' if found and found.sign else str(found)
-        texts.append((text, signed(row.min())) if row.any() else ABSENT)
-    return texts
-
-
-def metric_table(values: pd.Series, gains: pd.Series | None) -> pd.DataFrame:
-    """What the README shows of a metric."""
-    means = over_seeds(values)
-    ranks = means.rank(ascending=False).mean(axis=1)
-    table = pd.DataFrame({'average rank': ranks.map('{:.2f}'.format)})
-    pairs = differences(values)
-    table[['difference to ce', 'worst difference']] = cells(pairs)
-    if gains is not None:
-        table[['gain by fitting', 'smallest gain']] = cells(over_seeds(gains))
-    table['mean'] = means.mean(axis=1, skipna=False).map('{:.2f}'.format)
-    texts = values.groupby(['objective', 'data']).agg(mean_cell)
-    table[list(means)] = texts.unstack('data')[list(means)]
-    return table.loc[ranks.sort_values(kind='stable').index]
+def metric_table(values: pd.Series) -> pd.DataFrame:
+    """Means of the objectives, and their leads over the two baselines."""
+    runs = values.groupby(['name', 'data'], sort=False)
+    means = runs.mean().unstack().mean(axis=1).sort_values(ascending=False)
+    table = pd.DataFrame({'mean': means.map('{:.2f}'.format)})
+    for title, other in (('lead over ce', CE), ('over the sum', SUM)):
+        if other in means:
+            table[title] = [lead_cell(values, x, other) for x in means.index]
+            table.loc[other, title] = '\u2013'
+    return table.join(runs.agg(mean_cell).unstack())
 
 
 def print_table(title: str, table: pd.DataFrame) -> None:
-    print(f'\n## {title}\n\n| objective | {" | ".join(table)} |')
+    print(f'\n## {title}\n\n| | {" | ".join(table)} |')
     print('|---|' + '---:|' * len(table.columns))
     for row in table.itertuples():
-        print(f'| {" | ".join(row)} |')
+        print(f'| {" | ".join(map(str, row))} |')
 
 
-def draw_summary(frame: pd.DataFrame, path: Path) -> None:
-    """Differences to cross-entropy: a dot for each data set, and the mean."""
-    pairs = differences(frame['mIoU'])
-    pairs = pairs.loc[pairs.mean(axis=1).sort_values().index]
-    with picture(path, 8, 1.4 + 0.34 * len(pairs)) as figure:
-        axes = figure.subplots()
-        axes.plot(pairs, pairs.index, 'o', color=BLUE, alpha=0.75)
-        means = np.array([mean_difference(row) for row in pairs.to_numpy()])
-        xerr = means[:, 2] - means[:, 0]
-        axes.errorbar(means[:, 0], pairs.index, xerr=xerr, fmt='D', c=RED)
-        axes.axvline(0, color='black', linewidth=0.8)
-        axes.set_xlabel('mIoU, difference to ce in points')
+def print_schedule(schedule: str) -> None:
+    """Objectives with all seeds, and all objectives with the common ones."""
+    names = recorded(schedule)
+    frame = read_frame(schedule, names)
+    seeds = frame.groupby('name')['mIoU'].count() // len(names)
+    for n in sorted(seeds.unique(), reverse=True):
+        chosen = frame.loc[seeds.index[seeds >= n]].query('seed < @n')
+        for metric in frame:
+            title = f'{schedule}: {metric}, {n} seed(s)'
+            print_table(title, metric_table(chosen[metric]))
 
 
-def draw_offsets(records: dict[str, dict], path: Path) -> None:
+def draw_lengths(frames: dict[int, pd.Series], path: Path) -> None:
+    """The lead over cross-entropy: means as lines, seeds as dots."""
+    with picture(path, 9, 3.6) as figure:
+        both = figure.subplots(1, 2, sharey=True)
+        for axes, data in zip(both, TWO, strict=True):
+            lengths = [x for x in frames if data in recorded(x)]
+            for name, colour in LINES.items():
+                leads = [lead(frames[x], name, CE).loc[data] for x in lengths]
+                leads = pd.DataFrame(leads, lengths)
+                axes.plot(leads.mean(axis=1), c=colour, label=name)
+                axes.plot(leads, '.', c=colour)
+            axes.axhline(0, color=GREY)
+            axes.set_xscale('log', base=2)
+            axes.set_xticks(lengths, map('{:,}'.format, lengths))
+            axes.set(title=data, xlabel='iterations', ylabel='lead over ce')
+        both[1].legend(frameon=False)
+
+
+def draw_offsets(path: Path) -> None:
     """Fitted offsets of cross-entropy beside Algorithm 1's."""
-    with picture(path, 10, 3 * len(records)) as figure:
-        column = figure.subplots(len(records), squeeze=False)[:, 0]
-        for axes, (data, record) in zip(column, records.items(), strict=True):
+    with picture(path, 10, 12) as figure:
+        for axes, data in zip(figure.subplots(4), FOUR, strict=True):
+            record = json.loads((RECORDS / f'600-{data}.json').read_bytes())
             counts = np.array(record['common']['class_counts'])
             order = np.argsort(-counts, kind='stable')
-            classes = [record['common']['classes'][k] for k in order]
             rho_0k, rho_k0 = OffsetSettings().offsets(counts)
             bars = np.where(counts > 0, rho_k0 - rho_0k, np.nan)[order]
             bars -= np.nanmean(bars)
+            classes = np.array(record['common']['classes'])[order]
             axes.bar(classes, bars, color='#cccccc')
-            for (name, _), run in record['runs'].items():
-                if name == 'ce' and run.get('fitted'):
-                    offsets = np.array(run['fitted']['offsets'])[order]
-                    axes.plot(offsets - offsets.mean(), 'o', color=BLUE)
+            for run in (x for x in record['runs'] if x['name'] == CE):
+                offsets = np.array(run['fitted']['offsets'])[order]
+                axes.plot(offsets - offsets.mean(), 'o', color=BLUE)
             axes.tick_params('x', rotation=90)
-            if np.nanmax(abs(bars)) > 10:
-                axes.set_yscale('symlog', linthresh=10, linscale=2)
-            axes.set(title=data, ylabel='offset less its mean')
+            scale = 'symlog' if np.nanmax(abs(bars)) > 10 else 'linear'
+            axes.set(title=data, ylabel='offset - mean', yscale=scale)
+
+
+def main(folder: Path = RECORDS) -> None:
+    for schedule in ('600', '2400', 'softness600', 'finetune', 'scratch'):
+        print_schedule(schedule)
+    found = {x: recorded(x, TWO) for x in (300, 600, 1200, 2400, 4800)}
+    frames = {x: read_frame(x, found[x])['mIoU'] for x in found if found[x]}
+    table = pd.DataFrame(index=[f'{x:,}' for x in frames])
+    for name, other in (*((name, CE) for name in LINES), ('jaccard', SUM)):
+        cells = [lead_cell(frames[x], name, other) for x in frames]
+        table[f'{name} over {other}'] = cells
+    print_table('mIoU by length', table)
+    draw_lengths(frames, folder / 'lengths.png')
+    draw_offsets(folder / 'offsets.png')
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('schedule', help='600, 2400, finetune or scratch')
-    parser.add_argument('data', nargs='+', metavar='NAME[=FILE]')
-    parser.add_argument('--draw', type=Path, help='folder for the pictures')
-    args = parser.parse_args()
-    records = read(args.schedule, args.data)
-    frame = frame_of(records)
-    for metric in ('mIoU', 'mIoU_tail', 'fitted mIoU'):
-        if metric in frame:
-            gains = frame[metric] - frame['mIoU'] if 'fit' in metric else None
-            print_table(metric, metric_table(frame[metric], gains))
-    if args.draw:
-        draw_summary(frame, args.draw / 'summary.png')
-        draw_offsets(records, args.draw / 'offsets.png')
+    main()
